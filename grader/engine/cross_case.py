@@ -15,7 +15,7 @@ LONG = 128
 def find_all(results, cases, order, whole=False):
     """Say of every wrong output what it equals; returns their diagnoses, the smallest case first.
 
-    A diagnosis's evidence has "search": the kinds to try, empty for all, -> (its causes, how to ask for two at once).
+    A diagnosis's evidence has "search": the kinds to try, empty for all, -> its causes.
     The kinds that explained a case are tried alone where one of them fits, and at last in every case that was asked for
     fewer: so what agrees in most cases is found without trying everything everywhere. whole: every kind is tried in
     every case.
@@ -25,26 +25,25 @@ def find_all(results, cases, order, whole=False):
     known, narrow = frozenset(), []
     for diagnosis in wrong:
         evidence = diagnosis.evidence
-        diagnosis.causes = evidence["search"](known)[0] if known and not whole else []
+        diagnosis.causes = evidence["search"](known) if known and not whole else []
         if all(cause.general for cause in diagnosis.causes):
-            diagnosis.causes, evidence["two"] = evidence["search"]()
+            diagnosis.causes = evidence["search"]()
         else:
             narrow.append(diagnosis)
         known |= {cause.kind for cause in diagnosis.causes}
         if not diagnosis.causes:
             diagnosis.measured += evidence.pop("moved", list)()
     for diagnosis in narrow:
-        diagnosis.causes = diagnosis.evidence["search"](known)[0]
+        diagnosis.causes = diagnosis.evidence["search"](known)
     return wrong
 
 
-def check(results, cases, refutes, explains_all, together):
+def check(results, cases, refutes, explains_all):
     """Leave in each result's diagnosis the causes that explain most failing cases and that no passing case refutes.
 
     cases: those that ran, by name. refutes(case, kinds, diagnosis, failing case) -> the kinds of causes that would make
     this case fail. explains_all(kind): True for a cause that tells so little that it must fit every failure.
-    together: what stands in the words of a cause of two mistakes. A case that is left without a cause names the first
-    that has one.
+    A case that is left without a cause names the first that has one.
     """
     failed = [result for result in results if result.diagnosis and result.diagnosis.what == "output"]
     wrong = [result for result in failed if result.diagnosis.causes]
@@ -66,7 +65,7 @@ def check(results, cases, refutes, explains_all, together):
     for kind in filter(explains_all, kinds):
         refuted[kind] += any(kind not in {cause.kind for cause in result.diagnosis.causes} for result in with_numbers)
     standing = [[cause for cause in result.diagnosis.causes if not refuted[cause.kind]] for result in wrong]
-    for result, causes in zip(wrong, agree(standing, together), strict=True):
+    for result, causes in zip(wrong, agree(standing), strict=True):
         result.diagnosis.causes = causes
     point_to_a_cause(failed)
 
@@ -125,7 +124,7 @@ def witnesses(cases):
     return ordered[:WITNESSES] + rest[:LONG_WITNESSES]
 
 
-def agree(causes_by_case, together):
+def agree(causes_by_case):
     """Of the causes of several failing cases, keep in each case those that explain the most cases.
 
     A general cause fits wherever a specific one does: it must explain twice as many. What explains a single case is
@@ -139,7 +138,7 @@ def agree(causes_by_case, together):
 
     kept = []
     for causes in causes_by_case:
-        causes = [cause for cause in causes if explained[cause.kind] > alone or together in cause.equals]
+        causes = [cause for cause in causes if explained[cause.kind] > alone]
         most = max((weight(cause) for cause in causes), default=0)
         kept.append([cause for cause in causes if weight(cause) == most])
     return kept

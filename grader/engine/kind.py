@@ -336,10 +336,8 @@ class Kind:
         told.where = locate.where_of(wrong, [each.name for each in right])
         # What was never written, or is NaN for a reason that is known, equals whatever gives NaN.
         if self.reference(problem) and not (found.unwritten or (told.measured and found.nan == found.wrong)):
-            search = functools.cache(
-                lambda only=frozenset(): (mistakes.find(self, problem, case, expected, got, only), list)
-            )
-            told.evidence["search"] = search
+            search = functools.partial(mistakes.find, self, problem, case, expected, got)
+            told.evidence["search"] = functools.cache(search)
         axes = self.axes.get(first.name, AXES[min(2, max(0, 4 - got[first.name].dim())) :])
         about = got[first.name], first.expected, first.allowed, first.name, axes, self.rows_read
         told.evidence |= {"moved": lambda: wrong_rows.tell(*about), "trace": reply.trace}

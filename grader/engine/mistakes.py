@@ -23,7 +23,6 @@ WITNESSES = 5  # cases that pass, for each kind of cause
 UNLIKE = 3  # failing cases that would show a cause and do not, for each that does: one match in five is chance
 MANY = 10  # failing cases for each case that passes and would show their cause
 TINY = 1e-300
-TOGETHER = ", and also "  # of a cause of two mistakes; there is none
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +137,7 @@ def check(kind, problem, cases, seed, results):
     tiles = {getattr(cases[result.case], "tiles", None) for result in results if result.diagnosis}
     alike = [case for case in passed if getattr(case, "tiles", None) in tiles]  # with others a mistake may not show
     drop_refuted(kind, problem, failed, alike, seed)
-    cross_case.check(results, {}, lambda *of: set(), lambda of: False, TOGETHER)
+    cross_case.check(results, {}, lambda *of: set(), lambda of: False)
 
 
 def drop_refuted(kind, problem, failed, passed, seed):

@@ -61,7 +61,7 @@ class Case:
     @property
     def fits_gpu(self):
         """False where a GPU would need the memory of all that lies between the rows."""
-        return self.layout != "far"
+        return not self.layout.startswith("far")
 
     attends: ClassVar[bool] = True  # False for a question that is not about attention's output
     one_mask: ClassVar[bool] = True  # for all batches and heads

@@ -64,5 +64,5 @@ def every(
         sizes, guesses = [], []
     for BLOCK_Q, BLOCK_K in sizes or [(tile, tile) for tile in guesses]:
         stepping = replace(spec, tiles=steps or tile_visits.guessed_steps(case, BLOCK_Q, BLOCK_K, order))
-        yield from softmax_mistakes.online_softmax(stepping, BLOCK_K, BLOCK_Q, problem.uses_triton, known=bool(sizes))
+        yield from softmax_mistakes.online_softmax(stepping, BLOCK_K, BLOCK_Q, problem.uses_triton)
         yield from softmax_mistakes.half_precision(stepping, BLOCK_K)

@@ -17,8 +17,6 @@ from grader.result import Cause, mistake_pattern
 
 MAX_TOKENS = 1024  # the oracle is asked hundreds of times over; longer sequences get the facts alone
 SECONDS = 4.0  # of this thread's own time, for the questions of one case
-SECONDS_FOR_TWO = 1.0  # and for two mistakes at once, in one of the cases that are asked for them
-CASES_FOR_TWO = 3  # the smallest
 WHICH_BASE = "in which base are your maximum and your sum?"
 TWO_PARTS = "which two parts make log(sum(exp(score)))?"
 WHICH_SIGN = "which sign has the maximum?"
@@ -38,8 +36,8 @@ def find(
     mistakes: Callable,
     records: Sequence[dict] = (),
     only: frozenset[str] = frozenset(),
-) -> tuple[list[Cause], Callable]:
-    """([Cause] that give this output within rounding, how to ask for two mistakes at once): never a guess.
+) -> list[Cause]:
+    """Those that give this output within rounding: never a guess.
 
     An output that is all NaN, or all 0, tells nothing: too many mistakes end in it. Where no number is finite, only
     rounding is named: what overflows by itself does so by many mistakes.
@@ -50,31 +48,19 @@ def find(
     only: the kinds of mistake to try; empty for all.
     """
     if max(case.N, case.num_keys) > MAX_TOKENS or got.isnan().all() or not got.any():
-        return [], list
+        return []
     if nothing := find_rows_without_keys(got, expected.o, expected.allowed_o, expected.lse.isinf()):
-        return [nothing], list
+        return [nothing]
     started, spec, bench = time.thread_time(), spec_of(case, placed), matcher.Matcher(got, expected)
-    found, tried, some_finite = [], [], bool(got.isfinite().any())
+    found, some_finite = [], bool(got.isfinite().any())
     for mistake in mistakes(problem, case, placed, spec, records, tile_visits.tile_sizes(records)):
         if time.thread_time() > started + SECONDS:
-            return [], list  # half of the mistakes tried would leave half of the answers unknown
+            return []  # half of the mistakes tried would leave half of the answers unknown
         if only and mistake_pattern(mistake.equals) not in only:
             continue
-        tried.append(mistake)
         if (mistake.rounding or some_finite) and bench.fits(mistake):
             found.append(mistake)
-
-    def two():
-        return one_of_each_kind(matcher.two_at_once(tried, spec, bench, time.thread_time() + SECONDS_FOR_TWO))
-
-    return one_of_each_kind(found), two if some_finite else list
-
-
-def look_for_two(wrong):
-    """Two mistakes at once, in the smallest wrong cases, where no case shows a single one."""
-    if not any(diagnosis.causes for diagnosis in wrong):
-        for diagnosis in wrong[:CASES_FOR_TWO]:
-            diagnosis.causes = diagnosis.evidence["two"]()
+    return one_of_each_kind(found)
 
 
 def find_rows_without_keys(

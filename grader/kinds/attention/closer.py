@@ -89,7 +89,7 @@ def order(case):
     """Small cases first, of plain ones with several rows, in which another kv head than the right one can be told."""
     alone = case.shares_heads and case.kv_heads == 1
     size = case.N * case.num_keys * case.B * case.Hq * case.D
-    return case.N == 1, case.name.startswith((seeded_cases.PREFIX, "pairs ")) or case.layout == inputs.FAR, alone, size
+    return case.N == 1, case.name.startswith((seeded_cases.PREFIX, "pairs ")) or case.layout in inputs.FAR, alone, size
 
 
 def measure_case(kind, problem, submission, case, seed):
@@ -97,7 +97,7 @@ def measure_case(kind, problem, submission, case, seed):
     if not case.attends:
         return []
     # Rows so far apart, many times over, would fill the memory.
-    dense = replace(case, layout="contiguous") if case.layout == inputs.FAR else case
+    dense = replace(case, layout="contiguous") if case.layout in inputs.FAR else case
     known = weights.measure(kind, submission, dense, seed)
     exact = weight_facts.EXACT if submission.device == "cpu" else weight_facts.TF32
     found = weight_facts.tell(known, exact) if known else []

@@ -142,17 +142,20 @@ VALUES = {
 
 # Layouts: the last stride is 1; rows start at multiples of 16 bytes, as tensor descriptors demand, but in "odd rows" --
 
-# The dim whose offsets pass 2**31 elements while its stride fits int32, by tensor: rows, heads, batches; it must have
-# three or more. No tensor can have all three and be nested.
-FAR, FAR_DIM = "far", {"k": 1, "v": 0}
+# By layout and tensor, the dim whose offsets pass 2**31 elements while its stride fits int32 (0 batches, 1 heads, 2
+# rows); it must have three or more. No tensor can have two and be nested, so problems take turns.
+FAR = {
+    "far rows of q": {"q": 2, "k": 1, "v": 0}, "far rows of k": {"q": 0, "k": 2, "v": 1},
+    "far rows of v": {"q": 1, "k": 0, "v": 2},
+}  # fmt: skip
 
 
 def place(values, layout, which):
     """`values` (B, H, N, D) in a buffer of their own, laid out as `layout` says; what is left over is poison."""
     if layout == "mixed":
         layout = {"q": "contiguous", "k": "one token more", "v": "tokens first"}[which]
-    if layout == FAR:
-        return place_far(values, FAR_DIM.get(which, 2))
+    if layout in FAR:
+        return place_far(values, FAR[layout].get(which, 2))
     if layout in ("contiguous", "slice", "odd rows"):
         return place_any(values, layout)
     B, H, N, D = values.shape

@@ -39,7 +39,6 @@ from grader.kinds.attention.cases import PROBLEMS
 from grader.kinds.attention.contrasts import CONTRASTS
 from grader.kinds.attention.known_mistakes import DIAGONAL, IN_FLOAT32, POINTERS, TAILS
 from grader.kinds.attention.mask_mistakes import PHASES, SINKS, WINDOW
-from grader.kinds.attention.matcher import TOGETHER
 from grader.kinds.attention.weights import masks
 from grader.result import Facts, Outcome, Verdict, mistake_pattern
 
@@ -172,7 +171,7 @@ class Attention(Kind):
         return cross_case.find_all(results, cases, closer.order)
 
     def check_cases(self, problem, cases, seed, results):
-        causes.look_for_two(self.find_causes(cases, results))
+        self.find_causes(cases, results)
         closer.drop_chance([result for result in results if result.diagnosis and result.diagnosis.what == "lse"])
 
         def refutes(case, kinds, diagnosis, failing):
@@ -183,10 +182,10 @@ class Attention(Kind):
         def explains_all(kind):  # NaN tells little: where that is all that shows, it must be the cause of every failure
             return mistake_pattern(IN_FLOAT32) in kind
 
-        cross_case.check(results, cases, refutes, explains_all, TOGETHER)
+        cross_case.check(results, cases, refutes, explains_all)
         if not any(result.diagnosis.causes for result in results if result.diagnosis):  # passing cases refute them
             cross_case.find_all(results, cases, closer.order, whole=True)
-            cross_case.check(results, cases, refutes, explains_all, TOGETHER)
+            cross_case.check(results, cases, refutes, explains_all)
         defaults.look(cases, results)
 
     def look_closer(self, problem, cases, seed, results, submission, show):

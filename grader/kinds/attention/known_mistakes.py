@@ -90,8 +90,8 @@ class AttentionSpec:
 class KnownMistake:
     """One possible mistake. equals: completes "Your output equals ...". question: leads to the fix. section: to read.
 
-    rounding: True where the mistake is one of rounding, which is reproduced nearly, not exactly. kind: two mistakes of
-    different kinds may be combined; empty for those that are not. general: named only where nothing more specific fits.
+    rounding: True where the mistake is one of rounding, which is reproduced nearly, not exactly. by_nan: True where
+    rows that see nothing may show it; a guess needs numbers. general: named only where nothing more specific fits.
     """
 
     equals: str
@@ -99,7 +99,7 @@ class KnownMistake:
     section: str
     spec: AttentionSpec
     rounding: bool = False
-    kind: str = ""
+    by_nan: bool = False
     general: bool = False
 
 
@@ -134,11 +134,11 @@ def scales(spec: AttentionSpec) -> Iterator[KnownMistake]:
         ("that multiplies by its scale twice, 1 / sqrt(D) and log2(e) in it",
          "where is the scale applied, and where once more?", 1.0 / (ln2 * D)),
     ):  # fmt: skip
-        yield KnownMistake(f"attention {equals}", question, SCALE, replace(spec, scale=scale), kind="scale")
+        yield KnownMistake(f"attention {equals}", question, SCALE, replace(spec, scale=scale))
 
 
 def heads_and_batches(spec: AttentionSpec, case: Case) -> Iterator[KnownMistake]:
-    """K, V or both read from another head or batch, and Q; and one of K and V in the place of the other."""
+    """K, V or both read from another head or batch, and Q; and K in the place of V."""
     group, Hkv, (head, batch) = case.Hq // case.kv_heads, case.kv_heads, (torch.arange(case.Hq), torch.arange(case.B))
     right, batch, batches = head // group, batch[:, None], case.B > 1
     shared = group > 1 and Hkv > 1
@@ -159,16 +159,15 @@ def heads_and_batches(spec: AttentionSpec, case: Case) -> Iterator[KnownMistake]
         for whose, names in (("", ("k_from", "v_from")), (" for K alone", ("k_from",)), (" for V alone", ("v_from",))):
             if applies:
                 changed = replace(spec, **dict.fromkeys(names, other))
-                yield KnownMistake(f"attention with {equals}{whose}", question, HEADS, changed, kind="heads")
+                yield KnownMistake(f"attention with {equals}{whose}", question, HEADS, changed)
     for what, count, first in (("head", case.Hq, spec.q[:, :1]), ("batch", case.B, spec.q[:1])):
         if count > 1:
             equals = f"attention with the queries of {what} 0 in every {what}"
             changed = replace(spec, q=first.expand_as(spec.q))
-            yield KnownMistake(equals, f"does Q move with its {what}?", HEADS, changed, kind="heads")
+            yield KnownMistake(equals, f"does Q move with its {what}?", HEADS, changed)
     if spec.k.shape[2] == spec.v.shape[2]:
-        question = "whose pointer is loaded?"
-        for words, swapped in (("K in the place of V", {"v": spec.k}), ("V in the place of K", {"k": spec.v})):
-            yield KnownMistake(f"attention with {words}", question, POINTERS, replace(spec, **swapped), kind="heads")
+        swapped = replace(spec, v=spec.k)
+        yield KnownMistake("attention with K in the place of V", "whose pointer is loaded?", POINTERS, swapped)
 
 
 def strides(spec: AttentionSpec, placed: Sequence[Placed]) -> Iterator[KnownMistake]:
@@ -181,7 +180,7 @@ def strides(spec: AttentionSpec, placed: Sequence[Placed]) -> Iterator[KnownMist
                     equals = f"attention that reads {name.upper()} with the {what} of {other.upper()}"
                     changed = replace(spec, **{name: mine.base.as_strided(mine.shape, mixed, mine.offset)})
                     question = "which strides go with which pointer?"
-                    yield KnownMistake(equals, question, POINTERS, changed, kind="heads")
+                    yield KnownMistake(equals, question, POINTERS, changed)
 
 
 def mix_strides(mine: tuple[int, ...], its: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -203,7 +202,7 @@ def first_tile(spec: AttentionSpec, tile: int) -> Iterator[KnownMistake]:
     for whose, names in (("V", "v"), ("K", "k"), ("K and V", "kv")):
         changed = replace(spec, **{name: getattr(spec, name)[:, :, again] for name in names})
         equals = f"attention that reads {whose} of the first tile at every step (tiles of {tile})"
-        yield KnownMistake(equals, "what moves from one tile to the next?", POINTERS, changed, kind="heads")
+        yield KnownMistake(equals, "what moves from one tile to the next?", POINTERS, changed)
 
 
 def with_zeros(

@@ -19,7 +19,7 @@ def by_position(spec: AttentionSpec, case: Case) -> Iterator[KnownMistake]:
 
     def mistakes(section, *rules):
         for equals, question, weight in rules:
-            yield KnownMistake(equals, question, section, replace(spec, weight=weight), kind="mask")
+            yield KnownMistake(equals, question, section, replace(spec, weight=weight), by_nan=True)
 
     def by_age(rule):
         """rule(the key's age, its position, whether the query should see it), each (Nq, Nk)."""
@@ -45,8 +45,6 @@ def by_position(spec: AttentionSpec, case: Case) -> Iterator[KnownMistake]:
             WINDOW,
             *((f"a window of {n}", asked, replace(seen, window=n).mask) for n, asked in other.items() if n > 0),
             ("a causal mask without a window", "which keys are too old?", Visibility(causal=True).mask),
-            ("a window that hides no key of the future", "which two conditions make a window?",
-             by_age(lambda age, key, seen: (age < window) | (key < sinks))),
         )  # fmt: skip
         # Zeros padded in front of the keys, which a window by age alone shows to the first queries.
         changed = with_zeros(spec, lambda q: (min(window, case.N) - 1 - q).clamp(min=0))
@@ -81,7 +79,7 @@ def by_visits(spec: AttentionSpec, case: Case, visits: torch.Tensor, past: torch
 
     def mistake(equals, question, weight, zeros=None, section=PHASES):
         changed = replace(spec, weight=weight) if zeros is None else with_zeros(spec, zeros, weight)
-        return KnownMistake(equals, question, section, changed, kind="mask", general=True)
+        return KnownMistake(equals, question, section, changed, by_nan=True, general=True)
 
     yield from missed_or_twice(seen, visits, past, mistake)
     if not case.causal:
@@ -111,7 +109,7 @@ def by_visits(spec: AttentionSpec, case: Case, visits: torch.Tensor, past: torch
 def no_visit(spec: AttentionSpec) -> KnownMistake:
     nothing = replace(spec, weight=lambda q, k: torch.zeros(len(q), len(k)))
     question = "does the loop over the keys run at all?"
-    return KnownMistake("attention over no key", question, PHASES, nothing, kind="mask", general=True)
+    return KnownMistake("attention over no key", question, PHASES, nothing, by_nan=True, general=True)
 
 
 def missed_or_twice(

@@ -1,21 +1,17 @@
-"""Whether a mistake gives the student's output, and whether two of them together do."""
+"""Whether a mistake gives the student's output."""
 
-import itertools
 import math
-import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 
-from grader.kinds.attention.known_mistakes import AttentionSpec, KnownMistake, Memory
+from grader.kinds.attention.known_mistakes import KnownMistake, Memory
 from grader.kinds.attention.oracle import Expected
-from grader.kinds.attention.softmax_mistakes import GUESSED
 
-EXPLAINED = 0.25  # what a rounding mistake, or two mistakes, may leave unexplained of the error, as a ratio of norms
+EXPLAINED = 0.25  # what a rounding mistake may leave unexplained of the error, as a ratio of norms
 HALF = 0.5  # and what any other may: where all errors are near the allowance, many things fit by chance
 NEARLY_ALL = 0.97  # of the elements must agree where float32 overflows: the threshold itself is fuzzy
-TOGETHER = ", together with "
 SAMPLE = 8  # wrong rows, and right ones, that are asked first
 LARGER = 1e-4  # what scores that are too large may make of the allowance
 FEW = 1 / 7  # of the rows may see nothing where they hold what they like
@@ -70,24 +66,23 @@ class Matcher:
         got, right, allowed = (tensor[batch, head][:, kept].double() for tensor in tensors)
         return Part(pairs, rows, got, right, allowed, memory)
 
-    def fits(self, mistake: KnownMistake, left: float = HALF) -> bool:
-        """left: the most that may be left of the error, as a ratio of norms."""
+    def fits(self, mistake: KnownMistake) -> bool:
         if mistake.spec.by_row and not mistake.rounding and not self.may_fit(mistake):
             return False
-        return all(self.agrees(mistake, part, left) for part in self.parts)
+        return all(self.agrees(mistake, part) for part in self.parts)
 
     def may_fit(self, mistake: KnownMistake) -> bool:
         """False where a few rows of the output are clearly not the mistake's."""
         found = self.compare(mistake, self.sample)
         return bool(found.near.all() if found.o.isfinite().all() else found.near.float().mean() >= MOST)
 
-    def agrees(self, mistake: KnownMistake, part: Part, left: float) -> bool:
+    def agrees(self, mistake: KnownMistake, part: Part) -> bool:
         """True where this part of the output is the mistake's, and not the right one."""
         found = self.compare(mistake, part)
         got, o, near, wrong = part.got, found.o, found.near, part.wrong
         told = wrong & ~((o - part.right).abs() <= part.allowed)
         if mistake.spec.only_masks:
-            told &= ~o.isnan() | (mistake.kind != "") & (got.isnan() | (got == 0))  # a guess needs numbers
+            told &= ~o.isnan() | mistake.by_nan & (got.isnan() | (got == 0))
         if not told.any():
             return False
         finite = wrong & got.isfinite() & o.isfinite()
@@ -97,7 +92,7 @@ class Matcher:
                 return False
             known = got.isfinite() & o.isfinite() | (near & ~o.isfinite())
             return bool(known.float().mean() >= NEARLY_ALL and rest <= EXPLAINED * error)
-        if rest > left * error:
+        if rest > HALF * error:
             return False
         if not o.isinf().any() and (mistake.spec.only_masks or o.isfinite().all()):
             return bool(near.all())
@@ -124,21 +119,3 @@ def spread_rows(rows: torch.Tensor) -> torch.Tensor:
     """Up to SAMPLE positions, spread over those that are True."""
     found = rows.nonzero().flatten()
     return found[torch.linspace(0, len(found) - 1, min(SAMPLE, len(found))).long()]
-
-
-def two_at_once(tried: list[KnownMistake], spec: AttentionSpec, judge: Matcher, deadline: float) -> list[KnownMistake]:
-    """Pairs of mistakes of different kinds, both at work: those that fit, as far as the time allows."""
-    found = []
-    simple = [mistake for mistake in tried if mistake.kind and not mistake.general]
-    for first, second in itertools.combinations(simple, 2):
-        kinds = {first.kind, second.kind}
-        if len(kinds) == 1 or (GUESSED in kinds and "scale" not in kinds):
-            continue
-        if time.thread_time() > deadline:
-            break
-        changed = {name: value for name, value in vars(second.spec).items() if value is not vars(spec)[name]}
-        equals, question = f"{first.equals}{TOGETHER}{second.equals}", f"{first.question} And: {second.question}"
-        both = replace(first, equals=equals, question=question, spec=replace(first.spec, **changed))
-        if judge.fits(both, EXPLAINED):
-            found.append(both)
-    return found

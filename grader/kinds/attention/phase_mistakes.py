@@ -58,9 +58,9 @@ def by_tile(
             return weight(memory.recall("phases", (q, k), lambda: Phases(case, q, k, BLOCK_Q, BLOCK_K)))
 
         equals = equals.format(BLOCK_Q=BLOCK_Q, BLOCK_K=BLOCK_K, wider=(case.window or 0) + 1)
-        changed, kind = replace(spec, weight=rule), "mask" if known else ""
+        changed = replace(spec, weight=rule)
         general = weight is WIDER[3] or (not known and BLOCK_Q != BLOCK_K)  # first the square guesses
-        yield KnownMistake(equals, question, section, changed, kind=kind, general=general)
+        yield KnownMistake(equals, question, section, changed, by_nan=known, general=general)
 
 
 def past_the_end(spec: AttentionSpec, case: Case, BLOCK_Q: int, BLOCK_K: int) -> Iterator[KnownMistake]:
@@ -172,8 +172,6 @@ WINDOWED = (
     ("a window without the tiles at its edge (tiles of {BLOCK_K} keys)",
      "which phase loads the tiles that only some of the queries see, and from which query does it begin?", PHASES,
      lambda p: p.seen & ((p.k < p.sink_end) | (p.k < p.first) | (p.k >= p.inside))),
-    ("a window measured in tiles of {BLOCK_K}", "is the window a number of tokens or of tiles?", WINDOW,
-     lambda p: (p.age >= 0) & ((p.round_down(p.q) - p.tile <= p.round_down(p.window)) | (p.k < p.sinks))),
 )  # fmt: skip
 
 WITH_SINKS = (

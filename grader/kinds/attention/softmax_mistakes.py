@@ -15,7 +15,6 @@ from grader.kinds.attention.known_mistakes import AttentionSpec as Spec
 from grader.kinds.attention.variants import END, TILE, WHOLE, Steps
 
 FAR_BELOW = -1000.0  # a score; 0 lies far above it
-GUESSED = "softmax over guessed tiles"  # a kind of its own: they are many
 LN_2 = math.log(2.0)
 NEW = {"acc": "new_acc", "row_sum": "new_sum"}  # the step that makes it
 F32 = torch.float32
@@ -42,13 +41,13 @@ NO_MAXIMUM: Steps = {"new_max": lambda x: torch.zeros_like(x.tile_max)}
 
 def whole_softmax(spec: Spec) -> Iterator[KnownMistake]:
     """The softmax itself, whatever the tiles."""
-    for equals, question, changes, kind, by_row in (
-        ("that is not divided by the sum", "what must the row be divided by, and when?", NOT_DIVIDED, "softmax", True),
-        ("that is multiplied by the sum", "is the row divided by its sum, or multiplied?", MULTIPLIED, "", True),
-        ("a softmax over the queries", OVER_WHAT, OVER_QUERIES, "", False),
+    for equals, question, changes, by_row in (
+        ("that is not divided by the sum", "what must the row be divided by, and when?", NOT_DIVIDED, True),
+        ("that is multiplied by the sum", "is the row divided by its sum, or multiplied?", MULTIPLIED, True),
+        ("a softmax over the queries", OVER_WHAT, OVER_QUERIES, False),
     ):
         words, changed = "attention " * equals.startswith("that"), replace(spec, changes=changes, by_row=by_row)
-        yield KnownMistake(f"{words}{equals}", question, SOFTMAX, changed, kind=kind)
+        yield KnownMistake(f"{words}{equals}", question, SOFTMAX, changed)
     for equals, question, changes, by_row in (
         ("without a maximum", "what is exp(100) in float32?", NO_MAXIMUM, True),
         ("with one maximum for all rows", f"{FAR_ROW} what do its exp add up to?", share_maximum(1 << 30), False),
@@ -113,18 +112,16 @@ def change_sums(what: str, rule: Callable) -> Steps:
     return {NEW[name]: both[name] for name in what.split(" and ")}
 
 
-def online_softmax(spec: Spec, tile: int, rows: int, half_p: bool, known: bool) -> Iterator[KnownMistake]:
+def online_softmax(spec: Spec, tile: int, rows: int, half_p: bool) -> Iterator[KnownMistake]:
     """The online softmax over spec.tiles, of `tile` keys; those of queries are `rows` high.
 
     half_p: the probabilities are rounded to the input's dtype for their dot, and exp2 is used, as in kernels.
-    known: the tiles are not guessed.
     """
     unit = (LN_2 if half_p else 1.0) / spec.scale  # a maximum that is not scaled, against scores that are
     again = spec.scale / LN_2 if half_p else spec.scale
     p_of_dot = {"p_of_dot": lambda x: round_to(spec.q.dtype, x.p)} if half_p else {}
-    for equals, question, section, changes, combines in rescale_wrongly(spec.scale, unit):
-        kind, changed = ("softmax" if known else GUESSED) * combines, over_tiles(spec, changes)
-        yield KnownMistake(f"attention {equals} (tiles of {tile})", question, section, changed, kind=kind)
+    for equals, question, section, changes in rescale_wrongly(spec.scale, unit):
+        yield KnownMistake(f"attention {equals} (tiles of {tile})", question, section, over_tiles(spec, changes))
     for equals, question, changes in overflow(unit, again):
         changed = over_tiles(spec, p_of_dot | changes, F32)
         yield KnownMistake(f"{equals} (tiles of {tile})", question, ONLINE, changed)
@@ -146,37 +143,34 @@ def reshaped_scores(x, tile):
     return (x.q @ k)[..., :keys] * x.scale
 
 
-def rescale_wrongly(scale: float, unit: float) -> Iterator[tuple[str, str, str, Steps, bool]]:
-    """(words, question, section, changes, may it be one of two mistakes) of acc, row_sum and alpha."""
+def rescale_wrongly(scale: float, unit: float) -> Iterator[tuple[str, str, str, Steps]]:
+    """(words, question, section, changes) of acc, row_sum and alpha."""
     for what, are in (("acc", "is"), ("row_sum", "is"), ("acc and row_sum", "are")):
         never = change_sums(what, lambda old, tile, alpha: old + tile)
-        yield f"whose {what} {are} not rescaled when the maximum changes", AGAINST_WHAT, RESCALE, never, True
+        yield f"whose {what} {are} not rescaled when the maximum changes", AGAINST_WHAT, RESCALE, never
         late = change_sums(what, lambda old, tile, alpha: (old + tile) * alpha)
-        yield f"whose {what} {are} rescaled after the new tile was added", WHICH_PARTS, RESCALE, late, True
+        yield f"whose {what} {are} rescaled after the new tile was added", WHICH_PARTS, RESCALE, late
     for what, are in (("acc", "is that"), ("row_sum", "is that"), ("acc and row_sum", "are those")):
         last = change_sums(what, lambda old, tile, alpha: tile)
-        yield f"whose {what} {are} of the last tile alone", OLDER_PARTS, RESCALE, last, False
+        yield f"whose {what} {are} of the last tile alone", OLDER_PARTS, RESCALE, last
     for what in NEW:
         twice = change_sums(what, lambda old, tile, alpha: old + old * alpha + tile)
-        yield f"whose {what} is added to itself at each tile", COUNT_ONCE, RESCALE, twice, False
+        yield f"whose {what} is added to itself at each tile", COUNT_ONCE, RESCALE, twice
     for factor, words in ((scale, "1 / sqrt(D)"), (scale / LN_2, "log2(e) / sqrt(D)")):
         for what, changes in (
             ("q", {"scores": lambda x, factor=factor: TILE["scores"](x) * factor**x.nth}),
             ("acc", {"new_acc": lambda x, factor=factor: TILE["new_acc"](x) * factor}),
         ):
-            yield f"whose {what} is multiplied by {words} again at each tile", IN_THE_LOOP, SCALE, changes, False
+            yield f"whose {what} is multiplied by {words} again at each tile", IN_THE_LOOP, SCALE, changes
     for factor, words, question in (
         (LN_2, "taken with exp2, where p is taken with exp", WHICH_EXP),
         (1 / LN_2, "taken with exp, where p is taken with exp2", WHICH_EXP),
         (unit, "taken from maxima that are not scaled", WHICH_MAXIMUM),
-        (-1.0, "inverted: exp(new maximum - old maximum)", "must the older parts grow or shrink?"),
     ):
         alpha = {"alpha": lambda x, factor=factor: torch.exp((x.row_max - x.pivot) * factor)}
-        yield f"whose alpha is {words}", question, RESCALE, alpha, False
-    divided, question = {"new_acc": lambda x: TILE["new_acc"](x) / x.new_sum}, "what is the sum before the last tile?"
-    yield "that is divided by the sum after each tile", question, RESCALE, divided, False
+        yield f"whose alpha is {words}", question, RESCALE, alpha
     infinite = {"row_sum": lambda x: torch.full_like(x.q[..., :1], -math.inf)}
-    yield "whose row_sum starts at -inf", "with which value must a sum start?", ONLINE, infinite, False
+    yield "whose row_sum starts at -inf", "with which value must a sum start?", ONLINE, infinite
 
 
 def overflow(unit: float, again: float) -> Iterator[tuple[str, str, Steps]]:

@@ -16,7 +16,7 @@ from grader.engine.locate import show
 from grader.kinds.attention.case import Case
 from grader.kinds.attention.known_mistakes import HEADS, ONLINE, POINTERS, RESCALE, SCALE, SOFTMAX, TAILS
 from grader.kinds.attention.mask_mistakes import PHASES
-from grader.kinds.attention.weight_rules import HIDDEN_SCORE, hidden_scores, underflowing_rows, visible_by_rule
+from grader.kinds.attention.weight_rules import underflowing_rows, visible_by_rule
 from grader.kinds.attention.weights import Weights, masks, scores
 from grader.kinds.attention.words import EQUAL, agree, name_pairs, name_rows
 
@@ -27,6 +27,7 @@ DEEP = 60.0  # below the row's maximum a weight is too small to tell a score by
 TILES = (128, 64, 32, 16)
 SMALL = 1e-30
 FEW_KEYS = 2e-3  # a sum that is off by less has not one key of some hundred too many
+HIDDEN_SCORE = "what must a hidden score be, so that its exp is exactly 0?"
 TF32 = 2e-3  # how far products of float32 may be off on a GPU
 BOTH_SUMS = "when a tile is added, what are the old acc and row_sum multiplied by, and what is divided by row_sum?"
 ROUNDED = {"float16": 2e-3, "bfloat16": 2e-2}  # how far off weights may be that were rounded to it on the way
@@ -38,8 +39,6 @@ def tell(weights: Weights, exact: float = EXACT) -> list[Measured]:
     if columns := unequal_columns(weights):
         return [columns]
     found = equal_scores(weights, mask, exact)
-    if any(fact.kind == "mask" for fact in found) and (hidden := hidden_scores(weights, mask)):
-        found = [hidden, *found]
     again = [replace(fact, sentence=fact.sentence.replace(EQUAL, "In the same run, ")) for fact in found[1:]]
     return found[:1] + again or whose_v(weights, mask) or own_scores(weights, mask, exact)
 
@@ -127,10 +126,10 @@ def facts_of_head(w: torch.Tensor, mask: torch.Tensor, exact: float) -> list[Mea
         said = f"Hidden keys still get 2^{power:.4g} of a visible key's weight ({name_pairs(faint)}): "
         found.append(Measured("finite", f"{said}a finite number where -inf was meant.", HIDDEN_SCORE, TAILS))
     found = found[1:] + found[:1] if bad.any() else found  # which keys count says more than that a row is NaN
-    return found + check_sums(w, mask, typical, whole, exact, told=bool(found), double=double)
+    return found + check_sums(w, mask, typical, whole, exact, double)
 
 
-def check_sums(w, mask, typical, whole, exact, told, double):
+def check_sums(w, mask, typical, whole, exact, double):
     """Facts about what the weights of a row add up to; first of rows in which the right keys have weight.
 
     What is divided by is told only where all weights of a row are off alike, and in all rows by one rule.
@@ -152,12 +151,6 @@ def check_sums(w, mask, typical, whole, exact, told, double):
             count = f"{visible[row]} {'keys are' if visible[row] > 1 else 'key is'}"
             said += f": your code divides by {float(visible[row] / total[row]):.4g} where {count} visible"
         found = [Measured("divisor" if asked else "sum", f"{said}{more}.", asked or BOTH_SUMS, RESCALE)]
-    if uneven.any() and not told:
-        times = (w / typical)[uneven]
-        one = float(times.max() - times.min()) < COARSE
-        each = f"{float(times[0]):.3g} times as much as the others" if one else "not as much as the others"
-        said = f"{EQUAL}these visible keys weigh {each}: {name_pairs(uneven)}."
-        found.append(Measured("uneven", said, "does every tile have the same scale and the same maximum?", RESCALE))
     return found
 
 
@@ -246,8 +239,7 @@ def scores_of_head(weights, w, s, mask, exact, batch, head):
     if rest < close:
         said = f"Your scores are the right ones times {slope:.4g}{name_factor(slope, weights.case)}."
         return Measured("scale", said, "what is multiplied into the scores, where, and how often?", SCALE)
-    found = other_heads(weights, w, use, close, batch, head) or between_tiles(w, s, use, close)
-    if found := found or first_keys_again(w, s, use, close) or over_queries(w):
+    if found := other_heads(weights, w, use, close, batch, head) or between_tiles(w, s, use, close):
         return found
     dtype = next((name for name, most in ROUNDED.items() if rest < most), None)
     if dtype and abs(slope - 1) < COARSE and exact <= EXACT:  # else the input's dtype itself rounds as much
@@ -291,24 +283,6 @@ def other_heads(weights, w, use, close, batch, head):
     if len(each) > 1 and fit(w, torch.stack(each).logsumexp(0), use)[1] < close:
         said = f"Query head {head} of batch {batch} also has the sums of the heads before it in its group."
         return Measured("state", said, "what do row_max, row_sum and acc hold when a head begins?", HEADS)
-    return None
-
-
-def first_keys_again(w, s, use, close):
-    """The fact that each tile has the scores of the first tile's keys, or None."""
-    keys = torch.arange(s.shape[1])
-    for tile in TILES:
-        if tile < len(keys) and fit(w, s[:, keys % tile], use)[1] < close:
-            said = f"Your scores of key {tile} are those of key 0, those of key {tile + 1} those of key 1, and so on."
-            return Measured("layout", said, "do the pointers of K move from one tile to the next?", POINTERS)
-    return None
-
-
-def over_queries(w):
-    """The fact that the weights of a key add up to 1 over the queries, or None."""
-    if bool(((w.sum(0) - 1).abs() < COARSE).all()):
-        said = "The weights of each key add up to 1 over the queries; those of each query must, over the keys."
-        return Measured("axis", said, "over which axis are the maximum and the sum taken?", SOFTMAX)
     return None
 
 

@@ -9,16 +9,13 @@ import math
 import torch
 
 from grader.engine.cause import Measured
-from grader.kinds.attention.known_mistakes import SOFTMAX, TAILS
+from grader.kinds.attention.known_mistakes import SOFTMAX
 from grader.kinds.attention.mask_mistakes import WINDOW
 from grader.kinds.attention.masks import Visibility
 from grader.kinds.attention.weights import scores
 from grader.kinds.attention.words import EQUAL
 
 TILES = (None, 128, 64, 32, 16)  # of keys, past which a kernel loads nothing
-FLAT = 1e-2  # how far apart scores may lie that are the same
-ENOUGH = 6  # pairs that a rule is read from
-HIDDEN_SCORE = "what must a hidden score be, so that its exp is exactly 0?"
 UNDERFLOW = 96.0, 12.0  # how far below what is subtracted exp is 0 in float32: exp(-88) to exp(-104)
 
 
@@ -75,40 +72,6 @@ def list_rules(age, k, window, sink, with_sinks):
     if window > 1:
         turned = f"the {window} keys from the query's own on, in place of those before it"
         yield turned, "is an age query less key, or key less query?", (age <= 0) & (-age < window)
-
-
-# Hidden scores --------------------------------------------------------------------------------------------------------
-
-
-def hidden_scores(weights, mask):
-    """The Measured score that hidden keys have in place of -inf, where it is one number; or None.
-
-    mask: (B, H, N, Nk).
-    """
-    case, group = weights.case, weights.case.Hq // weights.case.kv_heads
-    for batch, head in itertools.product(range(case.B), range(case.Hq)):
-        w, visible = weights.own[batch, head], mask[batch, head]
-        if not bool((w > 0)[~visible].any()) or not bool(w.isfinite().all()):
-            continue
-        s = scores(weights, batch, head, batch, head // group)
-        level = torch.where(visible & (w > 0), torch.log(w) - s, math.nan)
-        spread = (level - level.nanmedian(1, keepdim=True).values).abs().nan_to_num(0.0).max()
-        implied = torch.log(w) - level.nanmedian(1, keepdim=True).values
-        told = (w > 0) & ~visible & implied.isfinite()
-        if spread > FLAT or int(told.sum()) < ENOUGH:
-            continue
-        own = (implied - s)[told]
-        if float(own.abs().max()) < FLAT:
-            return None  # nothing hides them
-        for values, words in ((implied[told], "are {}, not -inf"), (own, "are their own with {} added")):
-            if float(values.max() - values.min()) < FLAT:
-                number = float(values.median())
-                base_2 = number / math.log(2.0)
-                whole = abs(base_2 - round(base_2)) < FLAT and round(base_2)
-                number = f"{round(number, 3) + 0.0:.4g}" + f" ({round(base_2)} in base 2)" * bool(whole)
-                said = f"Where your code hides keys, their scores {words.format(number)}: hidden keys get weight."
-                return Measured("finite", said, HIDDEN_SCORE, TAILS)
-    return None
 
 
 # Rows that underflow --------------------------------------------------------------------------------------------------

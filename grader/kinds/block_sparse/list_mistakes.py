@@ -35,7 +35,7 @@ def every(problem, case, placed, spec, records, sizes):
     if steps:
         for BLOCK_Q, BLOCK_K in sizes:
             stepping = replace(spec, tiles=steps)
-            yield from softmax_mistakes.online_softmax(stepping, BLOCK_K, BLOCK_Q, problem.uses_triton, known=True)
+            yield from softmax_mistakes.online_softmax(stepping, BLOCK_K, BLOCK_Q, problem.uses_triton)
             yield from softmax_mistakes.half_precision(stepping, BLOCK_K)
 
 
@@ -49,8 +49,8 @@ def lists_walked_wrongly(spec, case):
             continue
         if past.any():
             changed = with_zeros(spec, past, weight)
-            yield KnownMistake(f"{equals}, zeros past the end too", question, LISTS, changed, kind="mask")
-        yield KnownMistake(equals, question, LISTS, replace(spec, weight=weight), kind="mask")
+            yield KnownMistake(f"{equals}, zeros past the end too", question, LISTS, changed, by_nan=True)
+        yield KnownMistake(equals, question, LISTS, replace(spec, weight=weight), by_nan=True)
 
 
 def kinds(case, lists):

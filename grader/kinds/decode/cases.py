@@ -84,7 +84,7 @@ class DecodeCase(Question):
 
     @property
     def fits_gpu(self):
-        return self.layout != "far"
+        return not self.layout.startswith("far")
 
     @property
     def flops(self):

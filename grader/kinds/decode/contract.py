@@ -85,7 +85,7 @@ def missing(cases):
 
 def graded():
     """Offsets beyond int32 are a case of their own, and in no pair."""
-    return [case for case in CASES if not case.gpu and case.layout != "far"]
+    return [case for case in CASES if not case.gpu and case.fits_gpu]
 
 
 if __name__ == "__main__":

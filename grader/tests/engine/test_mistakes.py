@@ -96,7 +96,7 @@ def test_a_mistake_of_each_kernel_is_told_of_each():
     expected = expected_of(problem.kind, problem, case)
     got, other = (vars(expected.reference.run(expected.given, each.changes)) for each in (of_dk, of_dq))
     told = judged(problem.kind, problem, case, got | {"dq": other["dq"]}).diagnosis
-    told.causes, _ = told.evidence["search"]()
+    told.causes = told.evidence["search"]()
     said = "Your output equals dq without the sinks; and dk without delta: ds = p * dp. dv is right, dq and dk are not."
     assert told.sentence.startswith(said), told.sentence
 

@@ -25,7 +25,7 @@ def found(got):
     """The words of every cause that gives `got` (1, 2, 9, 16), the same for the two heads exchanged."""
     placed = inputs.make(CASE, 0)
     right = answer_cache.expect(P1, CASE, placed, "cpu")
-    return [cause.equals for cause in causes.find(P1, CASE, placed, got(right.o), right, P1.kind.known_mistakes)[0]]
+    return [cause.equals for cause in causes.find(P1, CASE, placed, got(right.o), right, P1.kind.known_mistakes)]
 
 
 def test_two_explanations_that_fit_are_both_named():
@@ -95,7 +95,7 @@ def wrong(name, *equals, nan=0):
 
 
 def check(results, explains_all=lambda kind: False):
-    cross_case.check(results, {}, lambda *_: (), explains_all, " and ")
+    cross_case.check(results, {}, lambda *_: (), explains_all)
 
 
 def test_a_case_without_a_cause_names_the_one_that_shows_it():
@@ -139,7 +139,7 @@ def test_a_rare_cause_stands_unless_another_wrong_case_would_show_it():
     case = replace(P1.cases[0], name="other")
     for shown, stands in (({"a scale"}, False), (set(), True)):
         results = [wrong("one", "a scale"), wrong("other"), *(wrong(f"case {number}") for number in range(10))]
-        cross_case.check(results, {"other": case}, lambda *_, shown=shown: shown, lambda kind: False, " and ")
+        cross_case.check(results, {"other": case}, lambda *_, shown=shown: shown, lambda kind: False)
         assert bool(results[0].diagnosis.causes) is stands
 
 

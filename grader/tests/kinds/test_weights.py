@@ -48,25 +48,21 @@ def both(q, k):
 
 
 def attention(case, tile=32, seen=None, hide=-math.inf, scale=1.0, head=by_group, v_head=None,
-              again=1.0, stale=False, add=0.0, dtype=None, axis=-1, keys=None, lower=None):  # fmt: skip
-    """A function of q, k and v like the case's right one, but for what is named. stale: acc is not rescaled.
-
-    lower: what is added to a hidden score in place of -inf.
-    """
+              again=1.0, stale=False, add=0.0, dtype=None):  # fmt: skip
+    """A function of q, k and v like the case's right one, but for what is named. stale: acc is not rescaled."""
 
     def run(q, k, v):
         group, heads = case.Hq // case.kv_heads, torch.arange(case.Hq)
         k, v = k[:, head(heads, group)].double(), v[:, (v_head or head)(heads, group)].double()
-        k = k[:, :, keys] if keys is not None else k
         s = scale * (q.double() @ k.mT) / math.sqrt(case.D)
         mask = (seen or case.visibility.mask)(torch.arange(case.N), torch.arange(case.num_keys))
-        s = torch.where(mask, s, hide if lower is None else s + lower)
+        s = torch.where(mask, s, hide)
         p = torch.exp(s - s.amax(-1, keepdim=True))
         if stale:  # each tile has its own maximum
             p = torch.cat([torch.exp(t - t.amax(-1, keepdim=True)).nan_to_num(0.0) for t in s.split(tile, -1)], -1)
         p[..., :4] *= again
         p = p.to(dtype).double() if dtype else p
-        return (p / (p.sum(axis, keepdim=True) + add)) @ v
+        return (p / (p.sum(-1, keepdim=True) + add)) @ v
 
     return run
 
@@ -96,8 +92,6 @@ def test_a_right_function_is_told_nothing(case, monkeypatch):
         (WINDOW, {"seen": turned_round}, "mask", "exactly the 9 keys from the query's own on, in place of"),
         (SINKS, {"seen": Visibility(True, 3, 9).mask}, "mask", "what window 3, 9 sinks shows; the case has window 9"),
         (SINKS, {"seen": both}, "mask", "exactly the sinks that lie inside the window (window 9, 3 sinks);"),
-        (CAUSAL, {"hide": 0.0}, "finite", "Where your code hides keys, their scores are 0, not -inf"),
-        (CAUSAL, {"lower": -math.log(2.0)}, "finite", "their scores are their own with -0.693 (-1 in base 2) added"),
         (WINDOW, {"hide": -20.0}, "finite", "still get 2^-28.8"),
         (FULL, {"again": 2.0}, "double", "some keys 2 times as much as the others: keys 0-3 for query rows 0-39"),
         (FULL, {"add": 70.0}, "divisor", "add up to 0.5, not to 1: your code divides by 140 where 70 keys are visible"),
@@ -108,8 +102,6 @@ def test_a_right_function_is_told_nothing(case, monkeypatch):
         (CAUSAL, {"head": by_modulo, "v_head": by_group}, "k head", "head 1 of batch 0 reads K of batch 0, kv head 1"),
         (FULL, {"stale": True}, "rescale", "Within tiles of 32 keys the weights are right, between tiles they are not"),
         (FULL, {"again": 1.5}, "rescale", "some keys 1.5 times as much as the others"),
-        (FULL, {"keys": torch.arange(70) % 32}, "layout", "Your scores of key 32 are those of key 0"),
-        (SQUARE, {"axis": -2}, "axis", "The weights of each key add up to 1 over the queries"),
         (FULL, {"dtype": torch.bfloat16}, "precision", "as if some numbers were rounded to bfloat16"),
         (FULL, {"hide": math.nan, "seen": not_the_first}, "nan", "rows 0-2 of your output are NaN"),
     ],

@@ -18,7 +18,6 @@ BROKEN = {
     "p3 q unmasked, its line": "a load outside, where every value is right",
     "p3 v without other": "lanes that are left undefined",
     "p3 the whole matrix beside the kernel": "memory that PyTorch holds beside a kernel",
-    "p3_natural_exp no scale, K of head 0": "two mistakes together",
     "p4 a condition on a block": "what Triton's compiler refuses",
     "p4 diagonal dropped": "tiles of keys that are left out",
     "p4 no causal skip": "tiles of keys that are loaded for nothing",
