@@ -99,6 +99,7 @@ TRIANGLES = Blocks(((EMPTY, FULL, CAUSAL), (CAUSAL, EMPTY, FULL), (FULL, CAUSAL,
 THREE = (FULL, CAUSAL, PARTIAL)
 LATE = Documents((40, 56))  # of tiles of 32, rows 40 to 63 see nothing in their first
 NEVER = Blocks(((EMPTY, EMPTY), (PARTIAL, FULL)), 48)  # rows 32 to 47 share a tile with others, and see nothing at all
+COMPILED = Interleaved((500, 700, 500, 348))
 LONG = Interleaved((700, 1300, 1095, 500, 500))
 MANY = random_blocks(32, 64, THREE, 1)
 TEXT = Interleaved((33, 40, 27))
@@ -188,5 +189,5 @@ PROBLEM = Problem(
     "block_sparse_attention(q, k, v, tiles, softmax_scale=None) -> (o, lse)",
     (*LISTS, *KERNEL, *PAIRS), returns_lse=True, takes=("tiles", "softmax_scale"),
     beside=Path(__file__).with_name("beside.py"), observer=OBSERVER,
-    compile_case=SparseCase("compiles", Hq=16, Hkv=4, D=128, of=Interleaved((500, 700, 500, 348)), block=(64, 64)),
+    compile_case=SparseCase("compiles", B=2, N=2048, Hq=16, Hkv=4, D=128, of=COMPILED, block=(64, 64)),
 )  # fmt: skip

@@ -14,8 +14,8 @@ from grader.core.sandbox.submission import Answer
 from grader.course import tensors
 from grader.engine import trying
 from grader.engine.kind import Kind
-from grader.kinds.attention import picture, work
-from grader.kinds.attention.kind import Attention
+from grader.kinds.attention import addresses, judging, picture, work
+from grader.kinds.attention.contrasts import CONTRASTS
 from grader.kinds.attention.tile_visits import Visit
 from grader.kinds.block_sparse import check_lists, list_mistakes, tile_lists
 from grader.kinds.block_sparse.cases import PROBLEM, BuilderCase, SparseCase, read_mask
@@ -23,16 +23,21 @@ from grader.kinds.block_sparse.patterns import PARTIAL
 from grader.result import Cause, Facts, Outcome, Verdict, Waste
 
 
-class BlockSparse(Attention):
+class BlockSparse(Kind):
     """A call of x1's kernel, on the lists of the grader."""
 
-    problems = (PROBLEM,)
+    problems, contrasts = (PROBLEM,), CONTRASTS
+    inputs, next_call, right, outputs = judging.make_inputs, judging.next_call, judging.right, judging.outputs
+    warm, drawn, size, tables = judging.warm, judging.drawn, judging.size, judging.show_tables
+    diagnose, beyond_values, right_picture = judging.diagnose, judging.beyond_values, judging.right_picture
+    check_cases, look_closer, example_sizes = judging.check_cases, judging.look_closer, judging.sizes_shown
+    known_mistakes, first_difference = staticmethod(list_mistakes.every), judging.first_difference
 
     def handler(self, case):
         return BUILDER if isinstance(case, BuilderCase) else self
 
     def request(self, problem, case, placed, device):
-        call, files = super().request(problem, case, placed, device)
+        call, files = judging.request(self, problem, case, placed, device)
         lists, data = describe_as_inputs(case)
         return structs.replace(call, inputs=call.inputs + lists), {"inputs.bin": files["inputs.bin"] + data}
 
@@ -76,10 +81,7 @@ class BlockSparse(Attention):
             return middle
         if question := OUTSIDE.get(fault.argument):
             return f"{outside_list(fault)}{question}"
-        return super().explain_fault(case, trace, fault)
-
-    def known_mistakes(self, problem, case, placed, spec, records, sizes, order=None):
-        return list_mistakes.every(problem, case, placed, spec, records, sizes)
+        return addresses.explain(case, trace, fault)
 
     def wasted(self, case, answer) -> Waste | None:
         """The Waste where a kernel did more than its lists name, else None."""

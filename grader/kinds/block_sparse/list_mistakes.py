@@ -14,7 +14,7 @@ LISTS = "notebooks/05_block_sparse.ipynb: The lists"
 OF_KIND = {FULL: "FULL", CAUSAL: "CAUSAL", PARTIAL: "PARTIAL"}
 
 
-def every(problem, case, placed, spec, records, sizes):
+def every(problem, case, placed, spec, records, sizes, order=None):
     """Every mistake that makes sense for a SparseCase; the arguments are those of attention's catalogue.every."""
     yield from known_mistakes.scales(spec)
     if case.softmax_scale is not None:
