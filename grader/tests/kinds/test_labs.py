@@ -126,7 +126,7 @@ def test_the_graders_lists_give_the_mask_back(case):
             case.name, B=case.maps[0], Hq=case.maps[1], N=case.N, Nk=case.Nk, of=case.of, block=case.block
         )
     lists = tile_lists.cut(case)
-    weight, past = list_mistakes.Walk(lists).weight(case)
+    weight, past = list_mistakes.weigh(case)
     for b in range(case.B):
         for h in range(case.Hq):
             seen = case.seen_at(b, h).mask(torch.arange(case.N), torch.arange(case.num_keys))
@@ -137,7 +137,7 @@ def test_the_graders_lists_give_the_mask_back(case):
 
 def test_the_lists_have_the_kinds_of_the_map_of_tiles():
     case = next(case for case in KERNEL if case.of is BY_BOTH)
-    for m, kinds in enumerate(tile_lists.cut(case).kinds):
+    for m, kinds in enumerate(tile_lists.cut(case).kinds.unflatten(0, (8, -1))):
         assert torch.equal(kinds, tile_map.cut(case.seen_at(*divmod(m, 4)), case.N, case.num_keys, 32, 32).kinds)
 
 
