@@ -50,8 +50,12 @@ def mismatch(got: torch.Tensor, expected: torch.Tensor, allowed: torch.Tensor) -
 
 def never_written(got):
     """True where an element holds what new memory is filled with; nowhere in bfloat16, where that cannot be told."""
-    integers = got.view({2: torch.int16, 4: torch.int32}[got.element_size()])
-    return integers == UNWRITTEN_BITS[got.dtype] if got.dtype in UNWRITTEN_BITS else torch.zeros_like(got).bool()
+    return bits(got) == UNWRITTEN_BITS[got.dtype] if got.dtype in UNWRITTEN_BITS else torch.zeros_like(got).bool()
+
+
+def bits(tensor):
+    """Each number's bits as an integer."""
+    return tensor.view({2: torch.int16, 4: torch.int32}[tensor.element_size()])
 
 
 def off_by(got, expected):

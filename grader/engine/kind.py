@@ -20,7 +20,6 @@ from grader.engine import (
     closer,
     compare_values,
     contrast,
-    cross_case,
     error_map,
     locate,
     mistakes,
@@ -125,8 +124,8 @@ class Kind:
         return self.size(case)
 
     def shapes(self, case):
-        """[shape] of the same, for compiling. Required."""
-        raise NotImplementedError
+        """[shape] of the same, for compiling; here the case says them."""
+        return case.shapes
 
     def compiled_case(self, problem, name):
         """The case that kernels are compiled for, under this name."""
@@ -422,10 +421,6 @@ class Kind:
         return found and trying.in_words(*found)
 
     # The cases of a problem together ---------------------------------------------------------------------------------
-
-    def find_causes(self, cases, results):
-        """Look for what each wrong output equals: the diagnoses, the smallest case first. cases: those that ran."""
-        return cross_case.find_all(results, cases, self.order)
 
     def check_cases(self, problem, cases, seed, results):
         """Ask the cases of a problem together which causes stand: changes the diagnoses in `results`."""

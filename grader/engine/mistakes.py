@@ -131,7 +131,7 @@ def beyond(tensor, first):
 
 def check(kind, problem, cases, seed, results):
     """Leave in each result's diagnosis the causes that explain most failing cases and that no passing case refutes."""
-    wrong = kind.find_causes(cases, results)
+    wrong = cross_case.find_all(results, cases, kind.order)
     failed = [(cases[result.case], result.diagnosis) for result in results if result.diagnosis in wrong]
     passed = [cases[result.case] for result in results if result.outcome is Outcome.PASSED and result.case in cases]
     tiles = {getattr(cases[result.case], "tiles", None) for result in results if result.diagnosis}

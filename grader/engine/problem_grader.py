@@ -46,7 +46,7 @@ class ProblemGrader:
             self.results = [found[case.name] for case in cases]
             results, self.outcomes = self.results[:], [result.outcome for result in self.results]
             with failures.harmless("the search for causes"):
-                self.kind.find_causes({case.name: case for case in cases}, self.results)
+                cross_case.find_all(self.results, {case.name: case for case in cases}, self.kind.order)
             self.explain(*self.with_others(cases))
         finally:
             self.close()

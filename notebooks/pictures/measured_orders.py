@@ -6,10 +6,10 @@ from functools import cache
 from matplotlib.lines import Line2D
 
 from grader.gpu.gpus import GPUS
-from grader.kinds.program_order.orders import head_first, identity, listed, longest_first, published
 from notebooks.pictures.png import PAGE, png
 from notebooks.pictures.program_order import FOUND, LOADED, MUTED, WARM, open_frame
 from report.counting.cache_model import Machine, simulate
+from report.counting.orders import head_first, identity, listed, longest_first, published
 from report.pages import orders_model as orders
 from report.pages.drawing import INK, OURS_DARK, OURS_LIGHT, house_style, new_figure, plain_ticks
 from report.pages.measured import load_study

@@ -7,9 +7,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MultipleLocator
 
 from grader.kinds.program_order.check_order import check_order
-from grader.kinds.program_order.orders import head_first, identity, listed, longest_first, published
 from notebooks.pictures.png import PAGE, png
 from report.counting.cache_model import MI300X, Machine, visits
+from report.counting.orders import head_first, identity, listed, longest_first, published
 from report.pages import orders_model as orders
 from report.pages import orders_picture
 from report.pages.drawing import GRID, INK, OURS_DARK, SOFT, house_style, new_figure

@@ -6,10 +6,10 @@ from itertools import pairwise
 import pytest
 
 from grader.gpu.peaks import peak
-from grader.kinds.program_order.orders import head_first, identity, listed, longest_first, published
 from notebooks.pictures import measured_orders, program_order
 from notebooks.pictures.program_order import Launch
 from report.counting.cache_model import MI300X, Machine, simulate
+from report.counting.orders import head_first, identity, listed, longest_first, published
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from grader.kinds.attention.masks import Visibility
 from grader.kinds.block_sparse import patterns, tile_map
 from kernels import block_sparse_steps as steps
 from report.arms.pytorch import FLEX_BLOCK, sdpa
+from report.counting import masks
 from report.measuring.arms import INTERPRETER, Built, NotRun
 from report.places import load, source
 from report.studies import block_sparse as names
@@ -30,14 +31,14 @@ def visibility(pattern, n, block):
     count = -(-n // block)
     fp, fcp = (patterns.FULL, patterns.PARTIAL), (patterns.FULL, patterns.CAUSAL, patterns.PARTIAL)
     makers = {
-        "documents": lambda: patterns.Documents(patterns.document_lengths(n)),
-        "interleaved": lambda: patterns.Interleaved(patterns.interleaved_lengths(n)),
+        "documents": lambda: patterns.Documents(masks.document_lengths(n)),
+        "interleaved": lambda: patterns.Interleaved(masks.interleaved_lengths(n)),
         "causal": lambda: Visibility(causal=True),
         "window": lambda: Visibility(True, WINDOW),
         "random FP": lambda: patterns.random_blocks(count, block, fp),
         "random FCP": lambda: patterns.random_blocks(count, block, fcp),
-        "random FP published": lambda: patterns.random_blocks(count, block, fp, made_of=patterns.PublishedBlocks),
-        "random FCP published": lambda: patterns.random_blocks(count, block, fcp, made_of=patterns.PublishedBlocks),
+        "random FP published": lambda: patterns.random_blocks(count, block, fp, made_of=masks.PublishedBlocks),
+        "random FCP published": lambda: patterns.random_blocks(count, block, fcp, made_of=masks.PublishedBlocks),
         names.FULL_MAP: lambda: patterns.dense(count, block),
         names.BY_DENSITY: lambda: patterns.dense(count, block),
     }
@@ -204,4 +205,4 @@ def build(name, scene):
 def at_density(point, density, device):
     """The Scene of `point` with that part of its blocks at random places."""
     count = -(-point.N // point.block)
-    return Scene(patterns.scattered(count, point.block, density), point, device)
+    return Scene(masks.scattered(count, point.block, density), point, device)

@@ -9,7 +9,7 @@ from functools import partial
 import triton
 import triton.language
 
-from grader.kinds.program_order import orders
+from report.counting import orders
 from report.measuring.arms import INTERPRETER, Arms, Built, NotRun
 from report.places import load_anew
 from report.studies.orders import PLAIN

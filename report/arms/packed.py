@@ -6,6 +6,7 @@ import torch
 
 from grader.kinds.block_sparse import patterns
 from report.arms.pytorch import sdpa
+from report.counting import masks
 from report.measuring.arms import INTERPRETER, Arms, Built, Counted, NotRun
 from report.measuring.check import Check
 from report.places import load
@@ -26,7 +27,7 @@ def grid(pattern, count, block):
     }
     if pattern in makers:
         return makers[pattern]()
-    return patterns.scattered(count, block, float(pattern.removeprefix("random ")), diagonal=True)
+    return masks.scattered(count, block, float(pattern.removeprefix("random ")), diagonal=True)
 
 
 class StudyArms(Arms):
@@ -62,7 +63,7 @@ class StudyArms(Arms):
         if self.device == "cpu" and not packed.INTERPRETED:
             raise NotRun(INTERPRETER)
         blocks = self.grid(name)
-        mask = patterns.base_mask([blocks] * self.point.B).to(self.device)
+        mask = masks.base_mask([blocks] * self.point.B).to(self.device)
         sizes = (blocks.block, blocks.block)
         lists = packed.tile_lists(
             self.cu_seqlens, self.cu_seqlens, self.point.H, mask, sizes, tile=packed.choose_tile(sizes, self.point.D)
@@ -79,7 +80,7 @@ class StudyArms(Arms):
 
     def facts(self, name):
         blocks = self.grid(name)
-        return {"sparsity": blocks.sparsity(self.point.N), "block_sparsity": 1 - blocks.density}
+        return {"sparsity": masks.sparsity(blocks, self.point.N), "block_sparsity": 1 - masks.density(blocks)}
 
     def check(self, name, q, k, v):
         blocks = self.grid(name)

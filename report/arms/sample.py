@@ -18,9 +18,10 @@ from grader.core.sandbox.texts import clean
 from grader.kinds.attention import oracle
 from grader.kinds.attention.masks import Visibility
 from grader.kinds.block_sparse import patterns, tile_map
+from report.counting import masks
 from report.places import Refused
 
-RANDOM = {"random": patterns.Blocks, "random-published": patterns.PublishedBlocks}
+RANDOM = {"random": patterns.Blocks, "random-published": masks.PublishedBlocks}
 PATTERNS = ("document", "interleaved", "causal", "window", *RANDOM, "local", "local-global", "strided", "dense")
 KINDS = ("FP", "FCP")  # of random blocks, in `every`
 TOKENS, BLOCKS = (512, 1024, 2048), (64, 128)  # likewise
@@ -93,7 +94,7 @@ def parse(argv):
 
 def segments(options):
     """The lengths of the segments, those of the studies where none are given; () for other patterns."""
-    makers = {"document": patterns.document_lengths, "interleaved": patterns.interleaved_lengths}
+    makers = {"document": masks.document_lengths, "interleaved": masks.interleaved_lengths}
     if options.pattern not in makers:
         return ()
     if not options.segments:

@@ -20,6 +20,7 @@ from grader.core import in_process
 from grader.core.run.stopwatch import Stopwatch
 from grader.kinds.attention import oracle
 from grader.kinds.block_sparse import patterns
+from report.counting import masks
 from report.places import load
 
 HEADS, HEAD_DIM = 12, 64
@@ -54,7 +55,7 @@ def prepared(packed, pattern, options, qkv):
     cu_seqlens = torch.tensor([0, *options.images]).cumsum(0).int().to(qkv.device)
     block = (options.block, options.block)
     tile = (options.tile, options.tile) if options.tile else packed.choose_tile(block, HEAD_DIM)
-    mask = patterns.base_mask(found).to(qkv.device)
+    mask = masks.base_mask(found).to(qkv.device)
     return found, packed.tile_lists(cu_seqlens, cu_seqlens, qkv.shape[2], mask, block, tile=tile)
 
 
@@ -63,8 +64,8 @@ def work(lists, grids, images):
     visited = int((lists.bounds[0, :, 2] - lists.bounds[0, :, 0]).sum())
     everything = sum((-(-tokens // lists.tile[0])) * (-(-tokens // lists.tile[1])) for tokens in images)
     pairs, blocks = [tokens**2 for tokens in images], [one.table.numel() for one in grids]
-    hidden = sum(one.sparsity(n) * of for one, n, of in zip(grids, images, pairs, strict=True)) / sum(pairs)
-    empty = 1 - sum(one.density * of for one, of in zip(grids, blocks, strict=True)) / sum(blocks)
+    hidden = sum(masks.sparsity(one, n) * of for one, n, of in zip(grids, images, pairs, strict=True)) / sum(pairs)
+    empty = 1 - sum(masks.density(one) * of for one, of in zip(grids, blocks, strict=True)) / sum(blocks)
     said = f"hidden: {100 * hidden:.0f} % of all pairs of tokens, {100 * empty:.0f} % of all blocks"
     return f"{visited} of {everything} tiles visited by each head; {said}"
 

@@ -6,8 +6,8 @@ last, and is not there without rows. No torch.
 
 from dataclasses import replace
 
-from grader.kinds.program_order.orders import head_first, identity, published
 from report.counting.cache_model import MI300X
+from report.counting.orders import head_first, identity, published
 from report.pages.measured import length, load_study
 from report.pages.orders_model import (
     BLOCK,

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 from functools import cache
 
-from grader.kinds.program_order.orders import head_first, identity, listed, longest_first, published
 from report.counting.cache_model import MI300X, simulate
+from report.counting.orders import head_first, identity, listed, longest_first, published
 
 NAMES = {
     identity: "plain",

@@ -1,6 +1,6 @@
 """The picture of ORDERS.md: tiles of keys by die, and when each die is done, in three orders of programs."""
 
-from grader.kinds.program_order.orders import head_first
+from report.counting.orders import head_first
 from report.pages.drawing import GRID, OURS_DARK, SOFT, house_style, new_figure, plain_ticks
 from report.pages.orders_model import BLOCK, HEADS, NAMES, PANELS, SEEDS, TILES, runs
 

@@ -51,6 +51,12 @@ class Case:
         return self.Nk or self.N
 
     @property
+    def shapes(self):
+        """Those of q, k and v."""
+        keys = (self.B, self.kv_heads, self.num_keys, self.D)
+        return [(self.B, self.Hq, self.N, self.D), keys, keys]
+
+    @property
     def visibility(self):
         return Visibility(self.causal, self.window, self.sinks or 0)
 

@@ -94,4 +94,8 @@ PROBLEMS: tuple[Problem, ...] = (
         lesson=("one sink", "sinks not a multiple of a tile", "sinks overlapping the window"),
     ),
 )  # fmt: skip
-PROBLEMS = tuple(replace(problem, observer=OBSERVER) for problem in PROBLEMS)
+COMPILED = {"B": 2, "N": 2048}  # the rest is the speed case's: sizes that no argument's value of 1 specialises
+PROBLEMS = tuple(
+    replace(problem, observer=OBSERVER, compile_case=problem.speed_case and replace(problem.speed_case, **COMPILED))
+    for problem in PROBLEMS
+)

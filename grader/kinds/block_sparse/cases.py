@@ -9,24 +9,8 @@ from grader.kinds.attention import rows
 from grader.kinds.attention.case import Case
 from grader.kinds.attention.cases import OBSERVER
 from grader.kinds.attention.masks import Visibility
-from grader.kinds.block_sparse import tile_map
-from grader.kinds.block_sparse.patterns import (
-    CAUSAL,
-    EMPTY,
-    FULL,
-    LETTERS,
-    PARTIAL,
-    Blocks,
-    Documents,
-    Interleaved,
-    LookAlikes,
-    Maps,
-    dense,
-    local,
-    local_and_global,
-    random_blocks,
-    strided,
-)  # fmt: skip
+from grader.kinds.block_sparse import patterns, tile_map
+from grader.kinds.block_sparse.patterns import CAUSAL, EMPTY, FULL, PARTIAL, Blocks, Documents, Interleaved, Maps
 
 NAMES = {"F": "FULL", "C": "CAUSAL", "P": "PARTIAL"}  # of the letters in a picture
 
@@ -47,7 +31,7 @@ class SparseCase(Case):
     def letters(self, visibility):
         """The kind of each tile of the grid: {"letters": {"block": [rows, keys], "rows": [str], "names"}}."""
         kinds = tile_map.cut(visibility, self.N, self.num_keys, *self.block).kinds
-        rows = ["".join(LETTERS[kind] for kind in row) for row in kinds.tolist()]
+        rows = ["".join(patterns.LETTERS[kind] for kind in row) for row in kinds.tolist()]
         return {"letters": {"block": list(self.block), "rows": rows, "names": NAMES}}
 
     @property
@@ -99,7 +83,9 @@ TRIANGLES = Blocks(((EMPTY, FULL, CAUSAL), (CAUSAL, EMPTY, FULL), (FULL, CAUSAL,
 THREE = (FULL, CAUSAL, PARTIAL)
 LATE = Documents((40, 56))  # of tiles of 32, rows 40 to 63 see nothing in their first
 NEVER = Blocks(((EMPTY, EMPTY), (PARTIAL, FULL)), 48)  # rows 32 to 47 share a tile with others, and see nothing at all
+COMPILED = Interleaved((500, 700, 500, 348))
 LONG = Interleaved((700, 1300, 1095, 500, 500))
+random_blocks, local = patterns.random_blocks, patterns.local
 MANY = random_blocks(32, 64, THREE, 1)
 TEXT = Interleaved((33, 40, 27))
 PAGES = Documents((40, 23, 37))
@@ -108,7 +94,7 @@ BY_HEAD, BY_BATCH = Maps((FOUR_HEADS,)), Maps(((TEXT,), (PAGES,)))
 BY_BOTH = Maps((FOUR_HEADS, (TEXT, Visibility(True, 40), ROWS_OF_NOTHING, Documents((64, 32)))))
 
 LISTS = (
-    BuilderCase("lists of tiles that look alike", N=32, Nk=320, of=LookAlikes()),
+    BuilderCase("lists of tiles that look alike", N=32, Nk=320, of=patterns.LookAlikes()),
     BuilderCase("lists of documents", N=100, of=PAGES),
     BuilderCase("lists of images between text", N=100, of=TEXT),
     BuilderCase("lists of a causal mask", N=200, of=Visibility(True), block=(64, 64)),
@@ -123,7 +109,7 @@ LISTS = (
     ask_for_mask("lists of a map for each batch and head", N=90, Nk=96, of=BY_BOTH),
 )
 KERNEL = (
-    SparseCase("dense", Hq=2, N=128, of=dense(4, 32)),
+    SparseCase("dense", Hq=2, N=128, of=patterns.dense(4, 32)),
     SparseCase("causal", Hq=2, N=128, of=Visibility(True)),
     SparseCase("documents", B=2, Hq=2, N=100, of=PAGES),
     SparseCase("images between text", B=2, Hq=2, N=100, of=TEXT),
@@ -133,8 +119,8 @@ KERNEL = (
     SparseCase("random FULL and PARTIAL tiles", Hq=2, N=160, D=16, of=random_blocks(5, 32, (FULL, PARTIAL), 3)),
     SparseCase("random tiles of three kinds", Hq=2, N=192, D=16, dtype="float32", of=random_blocks(6, 32, THREE, 4)),
     SparseCase("local, of a vision transformer", Hq=3, N=196, D=16, of=local(14, 14), block=(32, 32)),
-    SparseCase("local and global, with a CLS token", Hq=3, N=197, D=16, of=local_and_global(7, 32)),
-    SparseCase("strided", Hq=2, N=160, D=16, of=strided(5, 32)),
+    SparseCase("local and global, with a CLS token", Hq=3, N=197, D=16, of=patterns.local_and_global(7, 32)),
+    SparseCase("strided", Hq=2, N=160, D=16, of=patterns.strided(5, 32)),
     SparseCase("more keys than queries", Hq=2, N=70, Nk=128, of=EVERY_KIND),
     SparseCase("more queries than keys", Hq=2, N=96, Nk=70, of=random_blocks(3, 32, (FULL, PARTIAL), 2)),
     SparseCase("heads that share K and V", B=2, Hq=6, Hkv=2, N=83, D=16, of=Visibility(True)),
@@ -188,5 +174,5 @@ PROBLEM = Problem(
     "block_sparse_attention(q, k, v, tiles, softmax_scale=None) -> (o, lse)",
     (*LISTS, *KERNEL, *PAIRS), returns_lse=True, takes=("tiles", "softmax_scale"),
     beside=Path(__file__).with_name("beside.py"), observer=OBSERVER,
-    compile_case=SparseCase("compiles", Hq=16, Hkv=4, D=128, of=Interleaved((500, 700, 500, 348)), block=(64, 64)),
+    compile_case=SparseCase("compiles", B=2, N=2048, Hq=16, Hkv=4, D=128, of=COMPILED, block=(64, 64)),
 )  # fmt: skip

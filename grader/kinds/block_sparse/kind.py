@@ -2,10 +2,9 @@
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
-import torch
 from msgspec import Meta, Struct, structs
 
 from grader.core.protocol.messages import plain_bytes
@@ -14,59 +13,62 @@ from grader.core.sandbox.submission import Answer
 from grader.course import tensors
 from grader.engine import trying
 from grader.engine.kind import Kind
-from grader.kinds.attention import picture, work
-from grader.kinds.attention.kind import Attention
+from grader.kinds.attention import addresses, judging, picture, work
+from grader.kinds.attention.contrasts import CONTRASTS
 from grader.kinds.attention.tile_visits import Visit
 from grader.kinds.block_sparse import check_lists, list_mistakes, tile_lists
 from grader.kinds.block_sparse.cases import PROBLEM, BuilderCase, SparseCase, read_mask
 from grader.kinds.block_sparse.patterns import PARTIAL
-from grader.result import Cause, Facts, Outcome, Verdict, Waste
+from grader.kinds.block_sparse.tile_lists import NAMES
+from grader.result import Outcome, Verdict, Waste
 
 
-class BlockSparse(Attention):
+class BlockSparse(Kind):
     """A call of x1's kernel, on the lists of the grader."""
 
-    problems = (PROBLEM,)
+    problems, contrasts = (PROBLEM,), CONTRASTS
+    inputs, next_call, right, outputs = judging.make_inputs, judging.next_call, judging.right, judging.outputs
+    warm, drawn, size, tables = judging.warm, judging.drawn, judging.size, judging.show_tables
+    diagnose, beyond_values, right_picture = judging.diagnose, judging.beyond_values, judging.right_picture
+    check_cases, look_closer, example_sizes = judging.check_cases, judging.look_closer, judging.sizes_shown
+    known_mistakes, first_difference = staticmethod(list_mistakes.every), judging.first_difference
 
     def handler(self, case):
         return BUILDER if isinstance(case, BuilderCase) else self
 
     def request(self, problem, case, placed, device):
-        call, files = super().request(problem, case, placed, device)
-        lists, data = describe_as_inputs(case)
-        return structs.replace(call, inputs=call.inputs + lists), {"inputs.bin": files["inputs.bin"] + data}
+        call, files = judging.request(self, problem, case, placed, device)
+        specs, data = describe_lists(case)
+        return structs.replace(call, inputs=call.inputs + specs), {"inputs.bin": files["inputs.bin"] + data}
 
     def described(self, case):
-        return super().described(case) + describe_as_inputs(case)[0]
+        return super().described(case) + describe_lists(case)[0]
 
     def about(self, case):
-        return plain_bytes(describe_lists(case))
+        lists = tile_lists.cut(case)
+        return plain_bytes({"shapes": {name: list(getattr(lists, name).shape) for name in NAMES}} | lists.plain)
 
     def beside(self, case):
-        _, data = describe_as_inputs(case)
-        return {"lists.bin": data}
+        return {"lists.bin": describe_lists(case)[1]}
 
     def small_case(self, problem, sizes):
         """MASK, as text, is the mask of the grid of tiles of 32 x 32."""
         words = sizes.pop("mask", "documents 3 5")
         if not re.fullmatch(r"(full|causal|documents|interleaved)( [1-9]\d*)*", words):
-            raise ValueError(
-                f'MASK must be like "documents 3 5", "interleaved 4 4", "causal 4 1" or "full"; got {words!r}'
-            )
-        of = read_mask(words)
-        small = SparseCase("try", N=8, D=16, dtype="float32", of=of)
-        return trying.resize(small, sizes)
+            like = '"documents 3 5", "interleaved 4 4", "causal 4 1" or "full"'
+            raise ValueError(f"MASK must be like {like}; got {words!r}")
+        return trying.resize(SparseCase("try", N=8, D=16, dtype="float32", of=read_mask(words)), sizes)
 
     def objects(self, case, module):
         lists = tile_lists.cut(case)
-        fields = {name: getattr(lists, name) for name in tile_lists.NAMES} | lists.plain
+        fields = {name: getattr(lists, name) for name in NAMES} | lists.plain
         try:
             return {"tiles": module["Tiles"](**fields)}
         except (KeyError, TypeError):
             raise ValueError(f"make try makes Tiles({', '.join(fields)}), by name, as the skeleton has it") from None
 
     def judge(self, problem, case, placed, answer, device):
-        if names := ", ".join(name for name in answer.reply.changed if name in tile_lists.NAMES):
+        if names := ", ".join(name for name in answer.reply.changed if name in NAMES):
             sentence = f"Your code wrote into the Tiles that it was given: {names} must stay as they were."
             return Verdict(Outcome.UNSAFE, sentence)
         return super().judge(problem, case, placed, answer, device)
@@ -76,45 +78,11 @@ class BlockSparse(Attention):
             return middle
         if question := OUTSIDE.get(fault.argument):
             return f"{outside_list(fault)}{question}"
-        return super().explain_fault(case, trace, fault)
-
-    def known_mistakes(self, problem, case, placed, spec, records, sizes, order=None):
-        return list_mistakes.every(problem, case, placed, spec, records, sizes)
+        return addresses.explain(case, trace, fault)
 
     def wasted(self, case, answer) -> Waste | None:
         """The Waste where a kernel did more than its lists name, else None."""
         return work.wasted(case, answer) or needless_bits(case, answer.reply.trace.costs)
-
-
-class Builder(Kind):
-    """A call of one of x1's builders: what it returns is data, judged by value."""
-
-    def inputs(self, case, seed):
-        return ()
-
-    def reply(self, submission, case, placed):
-        about, files = describe_mask(case)
-        answer, found = submission.call_function("build", about, BuiltTiles, files)
-        if found and len(answer.reply.outputs) != len(tile_lists.NAMES):
-            raise Died(NO_REPLY)
-        return BuiltAnswer(answer.reply, found=found)
-
-    def judge(self, problem, case, placed, answer, device):
-        outputs = answer.reply.outputs
-        if answer.found.type == "NoneType":
-            return Verdict(Outcome.WRONG, f"{case.builder} returned nothing; it must return Tiles.")
-        if wrong := check_lists.wrong_fields(case, outputs, answer.found.plain):
-            return Verdict(Outcome.WRONG, wrong.sentence)
-        starts, columns, places, bits = tensors.read_outputs(answer.data, outputs)
-        found = check_lists.wrong_kinds(case, starts, columns)
-        if found and not found.mistake:
-            return Verdict(Outcome.WRONG, found.sentence)
-        facts = Facts(picture=draw_lists(case, starts, columns))
-        found = found or check_lists.wrong_bits(case, starts, columns, places, bits)
-        if not found:
-            return Verdict(Outcome.PASSED, "", facts)
-        causes = (Cause(found.mistake, found.question, list_mistakes.LISTS),) if found.mistake else ()
-        return Verdict(Outcome.WRONG, found.sentence, structs.replace(facts, question=found.question, causes=causes))
 
 
 class BuiltTiles(Struct):
@@ -129,66 +97,64 @@ class BuiltAnswer(Answer):
     found: BuiltTiles | None = None
 
 
+class Builder(Kind):
+    """A call of one of x1's builders: what it returns is data, judged by value."""
+
+    def inputs(self, case, seed):
+        return ()
+
+    def reply(self, submission, case, placed):
+        seen = case.visibility.mask(*case.positions)
+        if case.builder == "tiles_of_mask" and seen.dim() == 4 and len(seen) == 1:
+            seen = seen[0]  # (heads, Nq, Nk)
+        about = {"builder": case.builder, "shape": list(seen.shape), "block": case.block}
+        files = {"mask.bin": seen.contiguous().numpy().tobytes()}
+        answer, found = submission.call_function("build", about, BuiltTiles, files)
+        if found and len(answer.reply.outputs) != len(NAMES):
+            raise Died(NO_REPLY)
+        return BuiltAnswer(answer.reply, found=found)
+
+    def judge(self, problem, case, placed, answer, device):
+        outputs = answer.reply.outputs
+        if answer.found.type == "NoneType":
+            return Verdict(Outcome.WRONG, f"{case.builder} returned nothing; it must return Tiles.")
+        if wrong := check_lists.wrong_fields(case, outputs, answer.found.plain):
+            return wrong
+        starts, columns, places, bits = tensors.read_outputs(answer.data, outputs)
+        wrong = check_lists.wrong_kinds(case, starts, columns)
+        if wrong and not wrong.facts.causes:  # nothing that can be drawn
+            return wrong
+        verdict = wrong or check_lists.wrong_bits(case, starts, columns, places, bits) or Verdict(Outcome.PASSED)
+        return replace(verdict, facts=structs.replace(verdict.facts, picture=draw_lists(case, starts, columns)))
+
+
 BUILDER, KIND = Builder(), BlockSparse()
 
 
-# What its processes get ----------------------------------------------------------------------------------------------
-
-
 def describe_lists(case):
-    """The lists of a SparseCase as plain data, without their numbers."""
-    lists = tile_lists.cut(case)
-    return {"shapes": {name: list(getattr(lists, name).shape) for name in tile_lists.NAMES}} | lists.plain
-
-
-def describe_as_inputs(case):
-    """(the lists described as inputs of a call, their bytes one after the other)."""
-    lists, inputs, data = tile_lists.cut(case), [], b""
-    for name in tile_lists.NAMES:
-        tensor = getattr(lists, name).contiguous()
-        inputs.append(tensors.describe_dense(name, "int32", tensor.shape, in_call=False))
-        data += tensor.numpy().tobytes()
-    return inputs, data
-
-
-def describe_mask(case):
-    """(what the builder's call is told, {file: bytes}) of a BuilderCase."""
-    seen = case.visibility.mask(torch.arange(case.N), torch.arange(case.num_keys))
-    if case.builder == "tiles_of_mask" and seen.dim() == 4 and len(seen) == 1:
-        seen = seen[0]  # (heads, Nq, Nk)
-    about = {"builder": case.builder, "shape": list(seen.shape), "block": case.block}
-    return about, {"mask.bin": seen.contiguous().numpy().tobytes()}
-
-
-# A builder's lists ---------------------------------------------------------------------------------------------------
+    """([the lists described as inputs of a call], their bytes one after the other)."""
+    lists = [(name, getattr(tile_lists.cut(case), name).contiguous()) for name in NAMES]
+    specs = [tensors.describe_dense(name, "int32", tensor.shape, in_call=False) for name, tensor in lists]
+    return specs, b"".join(tensor.numpy().tobytes() for _, tensor in lists)
 
 
 def draw_lists(case, starts, columns):
-    """The picture of lists: the tiles in them, as if they were visited."""
-    made = picture.draw(case, listed(case, starts, columns), complete=False)
+    """The picture of a builder's lists: the tiles in them, as if a kernel had visited them."""
+    (block_q, block_k), records = case.block, []
+    for row, (first, *_, after) in enumerate(starts.flatten(0, 1).tolist()):
+        this_map, i = divmod(row, starts.shape[1])
+        starting = [column * block_k for column in columns[first:after].tolist()]
+        tiles = [(start, min(start + block_k, case.num_keys) - 1) for start in starting]
+        q = i * block_q, min((i + 1) * block_q, case.N) - 1
+        records.append(Visit(case.builder, row, q, *divmod(this_map, case.maps[1]), tiles, block_k))
+    made = picture.draw(case, records, complete=False)
     made.pop("need", None)  # nothing was loaded
     if "visits" in made:
         made["visits"]["did"] = "lists"
     return made
 
 
-def listed(case, starts, columns):
-    """What a kernel that walks these lists would visit, as the trace would have it."""
-    records, heads = [], case.maps[1]
-    for this_map, rows in enumerate(starts.tolist()):
-        for i, (first, *_, after) in enumerate(rows):
-            q = i * case.block[0], min((i + 1) * case.block[0], case.N) - 1
-            tiles = [keys_of(case, column) for column in columns[first:after].tolist()]
-            batch, head = divmod(this_map, heads)
-            records.append(Visit(case.builder, len(records), q, batch, head, tiles, case.block[1]))
-    return records
-
-
-def keys_of(case, column):
-    return column * case.block[1], min((column + 1) * case.block[1], case.num_keys) - 1
-
-
-# A kernel's output and loads -----------------------------------------------------------------------------------------
+# A kernel's loads of its lists ---------------------------------------------------------------------------------------
 
 
 # What is asked of whoever reads outside one of the lists, by the name that the skeleton's kernel gives it.
@@ -224,8 +190,7 @@ def needless_bits(case, costs) -> Waste | None:
 
     A kernel that takes a tile in parts narrower than a word loads that word for each part.
     """
-    lists, (batches, heads) = tile_lists.cut(case), case.maps
-    partial = (lists.kinds == PARTIAL).flatten(1).sum(1).view(batches, heads).expand(case.B, case.Hq)
+    partial = (tile_lists.cut(case).kinds == PARTIAL).view(*case.maps, -1).sum(2).expand(case.B, case.Hq)
     needed = int(partial.sum()) * case.block[0] * (case.block[1] // tile_lists.WORD)
     narrowest = min((side for dots in costs.dots for side in dots.dims), default=tile_lists.WORD)
     loaded = costs.inputs.get("bits", 0)

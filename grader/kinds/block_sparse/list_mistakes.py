@@ -2,19 +2,116 @@
 
 import itertools
 from dataclasses import replace
+from types import SimpleNamespace
 
+import numpy as np
 import torch
 
+from grader.engine.mistakes import about
 from grader.kinds.attention import known_mistakes, mask_mistakes, softmax_mistakes, tile_visits
 from grader.kinds.attention.known_mistakes import SCALE, KnownMistake, with_zeros
 from grader.kinds.block_sparse import tile_lists
-from grader.kinds.block_sparse.patterns import CAUSAL, FULL, PARTIAL
+from grader.kinds.block_sparse.tile_lists import WORD, drop_last_bits, reverse_each_word, reverse_words
+from grader.kinds.block_sparse.wrong_rules import LISTS
 
-LISTS = "notebooks/05_block_sparse.ipynb: The lists"
-OF_KIND = {FULL: "FULL", CAUSAL: "CAUSAL", PARTIAL: "PARTIAL"}
+KINDS = "FULL", "CAUSAL", "PARTIAL"
+# A walk over the lists as the kernel does it: each step a function of the place x where it is. A mistake replaces some.
+USUAL = {
+    "map": lambda x: (x.batch, x.head),
+    "line": lambda x: 4 * (x.map * x.rows + x.row),  # where a row's four numbers begin in `starts`
+    **{f"{kind} entries": lambda x: x.entries for kind in KINDS},
+    "place": lambda x: x.place,  # in `bits`
+    "FULL": lambda x: x.every,  # the pairs that a tile shows
+    "CAUSAL": lambda x: x.q >= x.k,
+    "PARTIAL": lambda x: x.bits,
+}
+OWN = "a triangle of the tile's own rows and columns: which positions are compared?"
+SIGN = "a word has 32 bits, the last of them is the sign: does your test for a 1 see it?"
 
 
-def every(problem, case, placed, spec, records, sizes):
+def has_heads(case):
+    return case.maps[1] > 1
+
+
+def has_batches(case):
+    return case.maps[0] > 1
+
+
+def has_both(case):
+    return min(case.maps) > 1
+
+
+def is_square(case):
+    return case.block[0] == case.block[1]
+
+
+def ask(question, *mistakes):
+    """Mistakes with one question: (what attention it is, the steps, when it can show if not always) each."""
+    return about(question, LISTS, *((f"attention {words}", *rest) for words, *rest in mistakes))
+
+
+def shown(kind, words, step, *when):
+    return f"whose {kind} tiles {words}", {kind: step}, *when
+
+
+def loops(kind):
+    """Mistakes in the loop over the tiles of one kind."""
+    step, leaves_out = f"{kind} entries", f"whose loop over the {kind} tiles leaves out the"
+    return ask(
+        f"from which number of `starts` to which do the {kind} tiles go?",
+        (f"without its {kind} tiles", {step: lambda x: ()}),
+        (f"{leaves_out} first of each row", {step: lambda x: x.entries[1:]}),
+        (f"{leaves_out} last of each row", {step: lambda x: x.entries[:-1]}),
+    )
+
+
+WALKS = (
+    *(mistake for kind in KINDS[1:] for mistake in ask(
+        f"what hides a pair in a {kind} tile?", (f"that takes {kind} tiles for FULL ones", {kind: USUAL["FULL"]}))),
+    *loops("FULL"), *loops("CAUSAL"), *loops("PARTIAL"),
+    *ask("which of its loops does a kind belong to, and which mask belongs to it?",
+         ("that masks PARTIAL tiles as CAUSAL ones", {"PARTIAL": USUAL["CAUSAL"]})),
+    *ask("which keys of a CAUSAL tile does its first row see, and which its last?",
+         shown("CAUSAL", "show the other half", lambda x: x.q <= x.k),
+         shown("CAUSAL", "hide their diagonal", lambda x: x.q > x.k),
+         shown("CAUSAL", "show one key too many", lambda x: x.q + 1 >= x.k)),
+    *ask(OWN, shown("CAUSAL", "compare the positions of tokens", lambda x: x.q + x.q_start >= x.k + x.k_start),
+         shown("CAUSAL", "compare a row of the tile with a token", lambda x: x.q >= x.k + x.k_start)),
+    *ask("which bit of which word is column c?",
+         shown("PARTIAL", "have the bits of each word in the reverse order", lambda x: reverse_each_word(x.bits)),
+         shown("PARTIAL", "have their words in the reverse order", lambda x: reverse_words(x.bits)),
+         shown("PARTIAL", "all have the words of the first columns",
+               lambda x: x.bits[:, :WORD].repeat(1, x.bits.shape[1] // WORD))),
+    *ask(SIGN, shown("PARTIAL", "hide the last column of each word", lambda x: drop_last_bits(x.bits))),
+    *ask("what does a 1 mean?", shown("PARTIAL", "show what their bits hide", lambda x: ~x.bits)),
+    *ask("where do the words of a row begin?",
+         shown("PARTIAL", "have the bits of their first row in every row", lambda x: x.bits[:1].expand_as(x.bits))),
+    *ask("which axis of the bits are the queries?",
+         shown("PARTIAL", "have rows and columns exchanged", lambda x: x.bits.T, is_square)),
+    *ask("where in `bits` are those of an entry?",
+         *((f"whose PARTIAL tiles take their bits {words}", {"place": place}) for words, place in (
+             ("by the number of the entry, not by its place", lambda x: x.entry),
+             ("by their turn in the row, not by their place", lambda x: x.turn),
+             ("by their column, not by their place", lambda x: x.column),
+             ("always those of place 0", lambda x: 0)))),
+    *ask("whose list does a program walk?",
+         *((f"with the lists of {whose}", {"map": pick}, when) for whose, pick, when in (
+             ("head 0", lambda x: (x.batch, 0), has_heads),
+             ("the kv head", lambda x: (x.batch, x.head // x.group), has_heads),
+             ("the next head", lambda x: (x.batch, x.head + 1), has_heads),
+             ("batch 0", lambda x: (0, x.head), has_batches),
+             ("batch 0 and head 0", lambda x: (0, 0), has_both),
+             ("the map b + h", lambda x: divmod(x.batch + x.head, x.heads), has_both)))),
+    *ask("which row of `starts` is a program's own, and where does it begin?",
+         ("with the lists of query tile 0 in every row of tiles", {"line": lambda x: 4 * x.map * x.rows}),
+         ("with rows of `starts` that begin one number after the other, not four",
+          {"line": lambda x: x.map * x.rows + x.row}),
+         ("with maps in `starts` that begin one row after the other, not all rows of a map",
+          {"line": lambda x: 4 * (x.map + x.row)})),
+)  # fmt: skip
+
+
+def every(problem, case, placed, spec, records, sizes, order=None):
     """Every mistake that makes sense for a SparseCase; the arguments are those of attention's catalogue.every."""
     yield from known_mistakes.scales(spec)
     if case.softmax_scale is not None:
@@ -41,167 +138,52 @@ def every(problem, case, placed, spec, records, sizes):
 
 def lists_walked_wrongly(spec, case):
     """A kernel that takes its lists, or the kinds in them, for something else."""
-    lists = tile_lists.cut(case)
-    right, _ = Walk(lists).weight(case)
-    for equals, question, walk in (*kinds(case, lists), *places(lists), *maps(case, lists)):
-        weight, past = walk.weight(case)
+    right, _ = weigh(case)
+    for walk in WALKS:
+        weight, past = weigh(case, walk.changes) if walk.when(case) else (None, None)
         if weight is None or (torch.equal(weight, right) and not past.any()):
             continue
         if past.any():
-            changed = with_zeros(spec, past, weight)
-            yield KnownMistake(f"{equals}, zeros past the end too", question, LISTS, changed, by_nan=True)
-        yield KnownMistake(equals, question, LISTS, replace(spec, weight=weight), by_nan=True)
+            changed, words = with_zeros(spec, past, weight), f"{walk.words}, zeros past the end too"
+            yield KnownMistake(words, walk.ask, walk.read, changed, by_nan=True)
+        yield KnownMistake(walk.words, walk.ask, walk.read, replace(spec, weight=weight), by_nan=True)
 
 
-def kinds(case, lists):
-    """(words, question, Walk) for each kind masked in another way."""
-    (block_q, block_k), every = case.block, torch.ones(case.block, dtype=torch.bool)
-    row, column = torch.arange(block_q)[:, None], torch.arange(block_k)[None, :]
-    not_last = (torch.arange(block_k) + 1) % tile_lists.WORD != 0
-    for kind, walk in ((CAUSAL, Walk(lists, triangle=every)), (PARTIAL, Walk(lists, unpack=lambda tile: every))):
-        question = f"what hides a pair in a {OF_KIND[kind]} tile?"
-        yield f"attention that takes {OF_KIND[kind]} tiles for FULL ones", question, walk
-    for kind, name in OF_KIND.items():
-        question = f"from which number of `starts` to which do the {name} tiles go?"
-        yield f"attention without its {name} tiles", question, Walk(lists, without=kind)
-        for which, ends in (("first", (1, 0)), ("last", (0, 1))):
-            words = f"attention whose loop over the {name} tiles leaves out the {which} of each row"
-            yield words, question, Walk(lists, shorter=(kind, *ends))
-    question = "which of its loops does a kind belong to, and which mask belongs to it?"
-    yield "attention that masks PARTIAL tiles as CAUSAL ones", question, Walk(lists, unpack=lambda t: row >= column)
-    diagonal = "which keys of a CAUSAL tile does its first row see, and which its last?"
-    yield "attention whose CAUSAL tiles show the other half", diagonal, Walk(lists, triangle=row <= column)
-    yield "attention whose CAUSAL tiles hide their diagonal", diagonal, Walk(lists, triangle=row > column)
-    yield "attention whose CAUSAL tiles show one key too many", diagonal, Walk(lists, triangle=row + 1 >= column)
-    question = "a triangle of the tile's own rows and columns: which positions are compared?"
-    yield "attention whose CAUSAL tiles compare the positions of tokens", question, Walk(lists, rows_from="the first")
-    half = "attention whose CAUSAL tiles compare a row of the tile with a token"
-    yield half, question, Walk(lists, rows_from="the tile")
-    order = "which bit of which word is column c?"
-    split = (block_k // tile_lists.WORD, tile_lists.WORD)
-    for equals, question, unpack in (
-        ("have the bits of each word in the reverse order", order, lambda t: t.unflatten(1, split).flip(2).flatten(1)),
-        ("have their words in the reverse order", order, lambda t: t.unflatten(1, split).flip(1).flatten(1)),
-        ("all have the words of the first columns", order, lambda t: t[:, : split[1]].repeat(1, split[0])),
-        (
-            "hide the last column of each word",
-            "a word has 32 bits, the last of them is the sign: does your test for a 1 see it?",
-            lambda t: t & not_last,
-        ),
-        ("show what their bits hide", "what does a 1 mean?", lambda t: ~t),
-        (
-            "have the bits of their first row in every row",
-            "where do the words of a row begin?",
-            lambda t: t[:1].expand_as(t),
-        ),
-    ):
-        yield f"attention whose PARTIAL tiles {equals}", question, Walk(lists, unpack=unpack)
-    if block_q == block_k:
-        words = "attention whose PARTIAL tiles have rows and columns exchanged"
-        yield words, "which axis of the bits are the queries?", Walk(lists, unpack=lambda tile: tile.T)
+def weigh(case, changes=None):
+    """(weight (B, Hq, Nq, Nk), how often keys past the end count (B, Hq, Nq, 1)) of a walk with these steps changed;
+    None, None where it would leave `bits`."""
+    lists, steps, (batches, heads) = tile_lists.cut(case), USUAL | (changes or {}), case.maps
+    walked, found = {}, []
+    for b, h in np.ndindex(case.B, case.Hq):
+        x = SimpleNamespace(batch=b % batches, head=h % heads, heads=heads, group=case.Hq // case.kv_heads)
+        batch, head = steps["map"](x)
+        number = batch % batches * heads + head % heads
+        if number not in walked:
+            walked[number] = walk_map(lists, number, steps)
+        if walked[number] is None:
+            return None, None
+        found.append(walked[number])
+    both = torch.stack(found).unflatten(0, (case.B, case.Hq))
+    return both[..., : case.num_keys], both[..., case.num_keys :].sum(-1, keepdim=True)
 
 
-def places(lists):
-    """The bits of another tile."""
-    question = "where in `bits` are those of an entry?"
-    for words, place in (
-        ("by the number of the entry, not by its place", lambda entry, nth, column: entry),
-        ("by their turn in the row, not by their place", lambda entry, nth, column: nth),
-        ("by their column, not by their place", lambda entry, nth, column: column),
-        ("always those of place 0", lambda entry, nth, column: 0),
-    ):
-        yield f"attention whose PARTIAL tiles take their bits {words}", question, Walk(lists, place=place)
-
-
-def maps(case, lists):
-    """The lists of another head, batch or row of tiles."""
-    batches, heads = case.maps
-    group, question = case.Hq // case.kv_heads, "whose list does a program walk?"
-    changes = []
-    if heads > 1:
-        changes += [("head 0", lambda b, h: (b, 0)), ("the kv head", lambda b, h: (b, h // group))]
-        changes += [("the next head", lambda b, h: (b, (h + 1) % heads))]
-    if batches > 1:
-        changes += [("batch 0", lambda b, h: (0, h))]
-    if batches > 1 and heads > 1:
-        changes += [("batch 0 and head 0", lambda b, h: (0, 0))]
-        changes += [("the map b + h", lambda b, h: divmod((b + h) % (batches * heads), heads))]
-    for whose, pick in changes:
-        yield f"attention with the lists of {whose}", question, Walk(lists, pick=pick)
-    tiles, question = lists.starts.shape[1], "which row of `starts` is a program's own, and where does it begin?"
-    for words, line in (
-        ("the lists of query tile 0 in every row of tiles", lambda m, i: m * tiles * 4),
-        ("rows of `starts` that begin one number after the other, not four", lambda m, i: m * tiles + i),
-        ("maps in `starts` that begin one row after the other, not all rows of a map", lambda m, i: (m + i) * 4),
-    ):
-        yield f"attention with {words}", question, Walk(lists, line=line)
-
-
-class Walk:
-    """A walk over the lists as the kernel does it, with one thing changed.
-
-    triangle: pairs that a CAUSAL tile shows; rows_from: where the rows are counted from that a triangle compares with
-    the tokens of keys, "the first" query or "the tile".
-    unpack: (pairs of a PARTIAL tile) -> what is taken for them. place: (entry, its turn among the PARTIAL ones of its
-    row, column) -> a place in `bits`. without: a kind that is left out. shorter: (a kind, entries left out where its
-    list begins, and where it ends). pick: (batch, head) -> another. line: (map, row of tiles) -> where its four numbers
-    begin in `starts`.
-    """
-
-    def __init__(
-        self, lists, triangle=None, rows_from=None, unpack=None, place=None, without=None, shorter=(None, 0, 0),
-        pick=None, line=None,
-    ):  # fmt: skip
-        block_q, block_k = lists.case.block
-        usual = torch.arange(block_q)[:, None] >= torch.arange(block_k)[None, :]
-        self.lists, self.triangle, self.rows_from = lists, usual if triangle is None else triangle, rows_from
-        self.unpack, self.place = unpack or (lambda tile: tile), place
-        self.without, self.shorter, self.pick = without, shorter, pick or (lambda b, h: (b, h))
-        self.line = line or (lambda m, i: (m * lists.starts.shape[1] + i) * 4)
-
-    def weight(self, case):
-        """(weight (B, Hq, Nq, Nk), how often keys past the end count (B, Hq, Nq, 1)); None, None where it would leave
-        `bits`."""
-        batches, heads = case.maps
-        by_map, found = {}, []
-        for b in range(case.B):
-            for h in range(case.Hq):
-                batch, head = self.pick(b % batches, h % heads)
-                this_map = (batch % batches) * heads + head % heads
-                if this_map not in by_map:
-                    by_map[this_map] = self.words_for_map(case, this_map)
-                if by_map[this_map] is None:
-                    return None, None
-                found.append(by_map[this_map])
-        both = torch.stack(found).unflatten(0, (case.B, case.Hq))
-        return both[..., : case.num_keys], both[..., case.num_keys :].sum(-1, keepdim=True)
-
-    def words_for_map(self, case, this_map):
-        """(Nq, keys in whole tiles), how often each pair counts."""
-        (block_q, block_k), bits = case.block, self.lists.bits
-        numbers, tiles = self.lists.starts.flatten().tolist(), self.lists.starts.shape[1]
-        counted = torch.zeros(tiles * block_q, -(-case.num_keys // block_k) * block_k, dtype=torch.double)
-        for i in range(tiles):
-            line = self.line(this_map, i)
-            for kind, (first, after) in zip(OF_KIND, itertools.pairwise(numbers[line : line + 4]), strict=True):
-                _, at_begin, at_end = self.shorter if kind == self.shorter[0] else (kind, 0, 0)
-                for nth, entry in enumerate(range(first + at_begin, after - at_end)):
-                    column = int(self.lists.columns[entry])
-                    place = int(self.lists.places[entry]) if self.place is None else self.place(entry, nth, column)
-                    if kind == PARTIAL and not 0 <= place < len(bits):
+def walk_map(lists, number, steps):
+    """(Nq, keys in whole tiles), how often each pair of one map counts."""
+    (block_q, block_k), numbers, rows = lists.case.block, lists.starts.flatten().tolist(), lists.starts.shape[1]
+    x = SimpleNamespace(map=number, rows=rows, every=torch.ones(block_q, block_k))
+    x.q, x.k = torch.arange(block_q)[:, None], torch.arange(block_k)[None, :]
+    counted = torch.zeros(rows, block_q, lists.kinds.shape[1] * block_k, dtype=torch.double)
+    for row in range(rows):
+        x.row, x.q_start = row, row * block_q
+        line = steps["line"](x)
+        for kind, (first, after) in zip(KINDS, itertools.pairwise(numbers[line : line + 4]), strict=True):
+            x.entries = range(first, after)
+            for turn, entry in enumerate(steps[f"{kind} entries"](x)):
+                x.turn, x.entry, x.column, x.place = turn, entry, int(lists.columns[entry]), int(lists.places[entry])
+                x.k_start, place = x.column * block_k, steps["place"](x)
+                if kind == "PARTIAL":
+                    if not 0 <= place < len(lists.bits):
                         return None
-                    if kind != self.without:
-                        tile = self.shown(kind, place, i * block_q, column * block_k)
-                        counted[i * block_q : (i + 1) * block_q, column * block_k : (column + 1) * block_k] += tile
-        return counted[: case.N]
-
-    def shown(self, kind, place, q_start, k_start):
-        block_q, block_k = self.lists.case.block
-        if kind == FULL:
-            return torch.ones(block_q, block_k)
-        if kind == CAUSAL and self.rows_from:
-            return (
-                q_start * (self.rows_from == "the first") + torch.arange(block_q)[:, None]
-                >= k_start + torch.arange(block_k)[None, :]
-            )
-        return self.triangle if kind == CAUSAL else self.unpack(tile_lists.unpacked(self.lists.bits[place]))
+                    x.bits = tile_lists.unpacked(lists.bits[place])
+                counted[row, :, x.k_start : x.k_start + block_k] += steps[kind](x)
+    return counted.flatten(0, 1)[: lists.case.N]

@@ -66,16 +66,6 @@ class Blocks:
             seen |= (kinds == PARTIAL) & self.partial(q_pos[:, None], k_pos[None, :])
         return seen
 
-    @property
-    def density(self):
-        """The part of all blocks in which something is visible."""
-        return float((self.table != EMPTY).double().mean())
-
-    def sparsity(self, tokens):
-        """The part of all pairs of that many tokens that FULL blocks leave hidden; for grids of FULL and EMPTY."""
-        ends = (torch.arange(len(self.kinds) + 1) * self.block).clamp(max=tokens).diff().double()
-        return 1 - float(ends @ (self.table == FULL).double() @ ends) / tokens**2
-
     def causal(self, q_pos, k_pos):
         """What a CAUSAL block shows: the triangle of its own rows and columns, wherever it stands."""
         return q_pos % self.block >= k_pos % self.block
@@ -86,21 +76,6 @@ class Blocks:
 
     def __str__(self):
         return f"{len(self.kinds)}x{len(self.kinds[0])} blocks of {self.block}"
-
-
-@dataclass(frozen=True)
-class PublishedBlocks(Blocks):
-    """The same grid as published studies of such patterns fill it: little is hidden within a block.
-
-    One causal line runs through the whole sequence, so that a CAUSAL block off the diagonal shows everything; a PARTIAL
-    block shows nearly everything, here 15 of 16 pairs, with which the sparsity is the published one, about 0.49.
-    """
-
-    def causal(self, q_pos, k_pos):
-        return q_pos >= k_pos
-
-    def partial(self, q_pos, k_pos):
-        return drawn(q_pos, k_pos, self.seed) & 15 != 0
 
 
 @dataclass(frozen=True)
@@ -143,18 +118,6 @@ class Maps:
         return f"masks {len(self.masks)}x{len(self.masks[0])} by batch and head"
 
 
-def document_lengths(n):
-    """256, 68 and 188 of 512; longer ones in proportion, their ends at the same places within a tile."""
-    second = 68 * n // 512 // 64 * 64 + 4
-    return n // 2, second, n - n // 2 - second
-
-
-def interleaved_lengths(n):
-    """133, 309 and 70 of 512; longer ones likewise."""
-    first, second = 133 * n // 512 // 64 * 64 + 5, 309 * n // 512 // 64 * 64 + 53
-    return first, second, n - first - second
-
-
 def segment_of(positions, lengths):
     """The number of the segment in which each position lies; what is after the last is a segment of its own."""
     ends = torch.tensor(lengths, device=positions.device).cumsum(0)
@@ -181,24 +144,11 @@ def drawn(q_pos, k_pos, seed):
 def random_blocks(count, block, kinds, seed=0, made_of=Blocks):
     """Blocks drawn from `kinds` with equal chances in the lower triangle of count x count, the diagonal included.
 
-    made_of: Blocks, or PublishedBlocks.
+    made_of: Blocks, or a class derived from it.
     """
     draw = torch.randint(len(kinds), (count, count), generator=torch.Generator().manual_seed(seed))
     lower = torch.ones(count, count).tril().bool()
     return made_of(as_rows(torch.where(lower, torch.tensor(kinds)[draw], EMPTY)), block, seed)
-
-
-def scattered(count, block, density, seed=0, diagonal=False):
-    """FULL blocks at random places of the whole square: that part of all blocks, as nearly as can be.
-
-    diagonal: whether the blocks on it are among them in any case.
-    """
-    order = torch.randperm(count * count, generator=torch.Generator().manual_seed(seed)).view(count, count)
-    most = round(density * count * count)
-    if diagonal:
-        order = order.fill_diagonal_(-1).flatten().argsort(stable=True).argsort().view(count, count)
-        most = max(most, count)
-    return Blocks(as_rows(torch.where(order < most, FULL, EMPTY)), block)
 
 
 def local(count, block, radius=1):
@@ -223,15 +173,6 @@ def strided(count, block, radius=0, stride=3):
 
 def dense(count, block):
     return Blocks(((FULL,) * count,) * count, block)
-
-
-def base_mask(grids):
-    """Booleans (images, 1, blocks, blocks) of the largest; what is past the end of a smaller one is empty."""
-    most = max(len(one.kinds) for one in grids)
-    mask = torch.zeros(len(grids), 1, most, most, dtype=torch.bool)
-    for image, one in enumerate(grids):
-        mask[image, 0, : len(one.kinds), : len(one.kinds)] = one.table == FULL
-    return mask
 
 
 def grid(count):

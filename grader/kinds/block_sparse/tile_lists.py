@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch.nn.functional import pad
 
 from grader.kinds.block_sparse import tile_map
 from grader.kinds.block_sparse.patterns import CAUSAL, FULL, PARTIAL
@@ -15,9 +16,10 @@ NAMES = ("starts", "columns", "places", "bits")
 
 @dataclass(frozen=True)
 class Lists:
-    """The lists of a case, as its skeleton's Tiles describes them, and kinds (maps, query tiles, key tiles).
+    """The lists of a case, as its skeleton's Tiles describes them.
 
-    The bits lie in an order of their own, the last PARTIAL tile first: `places` alone tells where.
+    The bits lie in an order of their own, the last PARTIAL tile first: `places` alone tells where. kinds, and pairs in
+    booleans (block_q, block_k): of every tile, (query tiles of all maps, key tiles).
     """
 
     starts: torch.Tensor
@@ -25,6 +27,7 @@ class Lists:
     places: torch.Tensor
     bits: torch.Tensor
     kinds: torch.Tensor
+    pairs: torch.Tensor
     case: object
 
     @property
@@ -34,41 +37,35 @@ class Lists:
         sizes = {"block_q": block_q, "block_k": block_k, "queries": self.case.N, "keys": self.case.num_keys}
         return sizes | {"batches": batches, "heads": heads}
 
+    def tile(self, row, column):
+        """The pairs of a tile, of the queries that exist alone."""
+        start = row % self.starts.shape[1] * self.case.block[0]
+        return self.pairs[row, column, : self.case.N - start]
+
 
 @functools.lru_cache(maxsize=8)
 def cut(case):
     """The Lists of a SparseCase."""
-    places_of_maps = [(b, h) for b in range(case.maps[0]) for h in range(case.maps[1])]
-    masks = [padded_mask(case, *place) for place in places_of_maps]
-    kinds = torch.stack(
-        [tile_map.cut(case.seen_at(*place), case.N, case.num_keys, *case.block).kinds for place in places_of_maps]
+    masks, (block_q, block_k) = [case.seen_at(*place) for place in np.ndindex(case.maps)], case.block
+    kinds = torch.cat([tile_map.cut(mask, case.N, case.num_keys, *case.block).kinds for mask in masks])
+    seen = pad(
+        torch.stack([mask.mask(*case.positions) for mask in masks]), (0, -case.num_keys % block_k, 0, -case.N % block_q)
     )
-    starts, columns, places, bits = [], [], [], []
-    for seen, grid in zip(masks, kinds.tolist(), strict=True):
-        for i, row in enumerate(grid):
-            starts.append([len(columns)])
-            for kind in (FULL, CAUSAL, PARTIAL):
-                found = [j for j, other in enumerate(row) if other == kind]
-                columns += found
-                places += [len(bits) + n if kind == PARTIAL else None for n in range(len(found))]
-                bits += [packed(tile_of(seen, i, j, case.block)) for j in found if kind == PARTIAL]
-                starts[-1].append(len(columns))
-    places = [0 if place is None else len(bits) - 1 - place for place in places]
-    words = torch.stack(bits[::-1]) if bits else torch.empty(0, case.block[0], case.block[1] // WORD)
-    return Lists(
-        torch.tensor(starts, dtype=torch.int32).view(len(masks), -1, 4), torch.tensor(columns, dtype=torch.int32),
-        torch.tensor(places, dtype=torch.int32), words.to(torch.int32), kinds, case,
-    )  # fmt: skip
-
-
-def padded_mask(case, batch, head):
-    """The mask of one batch and head up to whole tiles: nothing sees or is seen past the ends."""
-    seen = case.seen_at(batch, head).mask(torch.arange(case.N), torch.arange(case.num_keys))
-    return torch.nn.functional.pad(seen, (0, -case.num_keys % case.block[1], 0, -case.N % case.block[0]))
-
-
-def tile_of(seen, i, j, block):
-    return seen[i * block[0] : (i + 1) * block[0], j * block[1] : (j + 1) * block[1]]
+    pairs = seen.unflatten(2, (-1, block_k)).unflatten(1, (-1, block_q)).flatten(0, 1).transpose(1, 2)
+    starts, columns, partial = [], [], []
+    for row, of_row in enumerate(kinds):
+        starts.append([len(columns)])
+        for kind in (FULL, CAUSAL, PARTIAL):
+            found = (of_row == kind).nonzero().flatten().tolist()
+            partial += [(len(columns) + n, row, column) for n, column in enumerate(found) if kind == PARTIAL]
+            columns += found
+            starts[-1].append(len(columns))
+    places = torch.zeros(len(columns), dtype=torch.int32)
+    bits = torch.empty(len(partial), block_q, block_k // WORD, dtype=torch.int32)
+    for place, (entry, row, column) in enumerate(reversed(partial)):
+        places[entry], bits[place] = place, packed(pairs[row, column])
+    starts, columns = (torch.tensor(numbers, dtype=torch.int32) for numbers in (starts, columns))
+    return Lists(starts.view(len(masks), -1, 4), columns, places, bits, kinds, pairs, case)
 
 
 def packed(tile):
@@ -80,3 +77,18 @@ def unpacked(words):
     """(..., 32 * words) booleans of (..., words)."""
     as_bytes = np.ascontiguousarray(words.numpy()).view(np.uint8)
     return torch.from_numpy(np.unpackbits(as_bytes, axis=-1, bitorder="little")).bool()
+
+
+# Bits in another order than that of the columns: of the pairs of a tile, (rows, columns).
+
+
+def reverse_each_word(pairs):
+    return pairs.unflatten(1, (-1, WORD)).flip(2).flatten(1)
+
+
+def reverse_words(pairs):
+    return pairs.unflatten(1, (-1, WORD)).flip(1).flatten(1)
+
+
+def drop_last_bits(pairs):
+    return (pairs.unflatten(1, (-1, WORD)) & (torch.arange(WORD) < WORD - 1)).flatten(1)

@@ -6,19 +6,12 @@ def order(module, about):
 
     The first result that is no list of pairs of integers is None, is described in "came", and is the last.
     """
-    found = []
+    orders, came = [], ""
     for sizes in about["sizes"]:
         places = module.program_order(*sizes)
-        found.append(as_pairs(places))
-        if found[-1] is None:
-            return {"orders": found, "came": f"{type(places).__name__} {places!r}"[:80]}, []
-    return {"orders": found, "came": ""}, []
-
-
-def as_pairs(places):
-    """[[head, tile], ...], or None."""
-    try:
-        pairs = [list(map(int, place)) for place in places]
-    except (TypeError, ValueError):
-        return None
-    return pairs if all(len(pair) == 2 for pair in pairs) else None
+        try:
+            orders.append([[int(head), int(tile)] for head, tile in places])
+        except (TypeError, ValueError):
+            came = f"{type(places).__name__} {places!r}"[:80]
+            return {"orders": [*orders, None], "came": came}, []
+    return {"orders": orders, "came": came}, []

@@ -90,5 +90,5 @@ PROBLEM = Problem(
     "flash_attention_forward(q, k, v, is_causal=True, num_dies=8) -> o",
     (*ORDERS, *ORDERED), takes=("is_causal", "num_dies"),
     beside=Path(__file__).with_name("beside.py"), observer=OBSERVER,
-    compile_case=OrderedCase("compiles", Hq=16, Hkv=4, D=128),
+    compile_case=OrderedCase("compiles", B=2, N=2048, Hq=16, Hkv=4, D=128),
 )  # fmt: skip

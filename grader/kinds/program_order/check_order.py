@@ -68,13 +68,8 @@ def split_heads(kv_head, dies, kv_heads, num_dies):
     )
 
 
-def loads(tile, dies, num_dies):
-    """The work of each die, in causal tiles of keys: the tile t of queries sees t + 1 of them."""
-    return np.bincount(dies, weights=tile + 1, minlength=num_dies).astype(int)
-
-
 def out_of_balance(tile, dies, num_tiles, num_dies):
-    work = loads(tile, dies, num_dies)
+    work = np.bincount(dies, weights=tile + 1, minlength=num_dies).astype(int)  # tile t of queries sees t + 1 of keys
     if work.max() - work.min() <= num_tiles:
         return None
     return (

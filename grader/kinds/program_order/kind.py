@@ -2,22 +2,21 @@
 
 import random
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
-import torch
 from msgspec import Meta, Struct
 
 from grader.core.sandbox.submission import Answer
+from grader.engine.compare_values import bits
 from grader.engine.kind import Kind
-from grader.kinds.attention import tile_visits
-from grader.kinds.attention.kind import Attention
-from grader.kinds.program_order.cases import PROBLEM, OrderCase
+from grader.kinds.attention import catalogue, judging, tile_visits, work
+from grader.kinds.attention.contrasts import CONTRASTS
+from grader.kinds.program_order.cases import PLACES, PLAIN, PROBLEM, OrderCase
 from grader.kinds.program_order.check_order import check_order
 from grader.result import Cause, Facts, Outcome, Verdict
 
 ORDER = "the order in which tiles run"
-WORDS = {2: torch.int16, 4: torch.int32}
 MOST_PROGRAMS = 4000  # of a size that is drawn
 QUESTIONS = {
     "there are": "which numbers may a head and a tile have?",
@@ -28,44 +27,61 @@ QUESTIONS = {
 }
 
 
-class ProgramOrder(Attention):
+class Orders(Struct):
+    """What program_order returned for each size. came: the first that is no list of pairs, where there is one."""
+
+    orders: list[list[tuple[int, int]] | None] = []
+    came: Annotated[str, Meta(max_length=80)] = ""
+
+
+@dataclass
+class Ordered(Answer):
+    """The Answer to a case that asks program_order, too."""
+
+    found: Orders = field(default_factory=Orders)
+
+
+class ProgramOrder(Kind):
     """A call of x2's kernel, compared with program_order or with a call on a single die."""
 
-    problems = (PROBLEM,)
+    problems, contrasts = (PROBLEM,), CONTRASTS
+    inputs, request, right, outputs = judging.make_inputs, judging.request, judging.right, judging.outputs
+    warm, drawn, size, explain_fault = judging.warm, judging.drawn, judging.size, judging.explain_fault
+    diagnose, beyond_values, right_picture = judging.diagnose, judging.beyond_values, judging.right_picture
+    check_cases, look_closer, tables = judging.check_cases, judging.look_closer, judging.show_tables
+    small_case, example_sizes = judging.small_case, judging.sizes_shown
+    known_mistakes, wasted = staticmethod(catalogue.every), staticmethod(work.wasted)
+    first_difference = judging.first_difference
 
     def handler(self, case):
         return FUNCTION if isinstance(case, OrderCase) else self
 
     def reply(self, submission, case, placed):
         answer = super().reply(submission, case, placed)
-        if not answer.returned:
+        if case.like != PLACES or not answer.returned or not answer.reply.trace:
             return answer
-        found = OrderedAnswer(answer.reply, answer.program, answer.data, answer.more)
-        if case.like == "program_order" and answer.reply.trace:
-            found.seen = seen_order(case, answer.reply.trace)
-            if found.seen:
-                told, orders = ask_for_orders(submission, [found.seen.sizes])
-                if orders is None:
-                    return told
-                found.seen.places = (orders.orders or [None])[0]
-        return found
+        visits = tile_visits.read(answer.reply.trace)
+        told, found = ask(submission, [seen_sizes(case, visits)] if visits else [])
+        return Ordered(**vars(answer), found=found) if found else told
 
     def next_call(self, problem, case, placed, answers):
-        if case.like == "the plain order":
-            return None if len(answers) > 1 else (replace(case, num_dies=1), placed)
-        return super().next_call(problem, case, placed, answers)
+        return (replace(case, num_dies=1), placed) if case.like == PLAIN and len(answers) == 1 else None
 
     def compare(self, problem, case, outputs, right):
-        said = case.like == "the plain order" and tell_other_bits(*(each["o"] for each in outputs))
-        return Verdict(Outcome.WRONG, said) if said else None
+        first, second = (bits(each["o"]) for each in outputs)
+        other = (first != second).nonzero().tolist()
+        if not other:
+            return None
+        said = (
+            f"{len(other)} elements have other bits than with num_dies=1, first at ({', '.join(map(str, other[0]))}): "
+            "the order says which program computes a tile, and nothing else."
+        )
+        return Verdict(Outcome.WRONG, said)
 
     def judge(self, problem, case, placed, answer, device):
         verdict = super().judge(problem, case, placed, answer, device)
-        if verdict.outcome is not Outcome.PASSED:
-            return verdict
-        wrong = None
-        if case.like == "program_order" and answer.reply.trace:
-            wrong = misplaced(answer.seen, tile_visits.read(answer.reply.trace))
+        asked = verdict.outcome is Outcome.PASSED and isinstance(answer, Ordered)
+        wrong = asked and misplaced(case, tile_visits.read(answer.reply.trace), answer.found.orders)
         return replace(verdict, outcome=Outcome.WRONG, sentence=wrong) if wrong else verdict
 
 
@@ -76,14 +92,15 @@ class OrderFunction(Kind):
         return draw_sizes(case, seed)
 
     def reply(self, submission, case, placed):
-        answer, orders = ask_for_orders(submission, placed)
-        return OrdersAnswer(answer.reply, orders=orders)
+        told, found = ask(submission, placed)
+        return Ordered(told.reply, found=found)
 
     def judge(self, problem, case, placed, answer, device):
-        for size, order in zip(placed, answer.orders.orders, strict=False):
+        for size, order in zip(placed, answer.found.orders, strict=False):
             call = "program_order(num_tiles={}, num_heads={}, num_dies={}, heads_per_kv={})".format(*size)
             if order is None:
-                return Verdict(Outcome.WRONG, f"{call} must be a list of (head, tile); it is {answer.orders.came}.")
+                said = f"{call} must be a list of (head, tile); it is {answer.found.came}."
+                return Verdict(Outcome.WRONG, said)
             if wrong := check_order(order, *size):
                 known = [(words, ask) for words, ask in QUESTIONS.items() if words in wrong]
                 facts = Facts(question=known[0][1], causes=(Cause(*known[0], ORDER),)) if known else Facts()
@@ -94,35 +111,7 @@ class OrderFunction(Kind):
 FUNCTION, KIND = OrderFunction(), ProgramOrder()
 
 
-class Orders(Struct):
-    """What program_order returned for each size. came: the first that is no list of pairs, where there is one."""
-
-    orders: list[list[tuple[int, int]] | None]
-    came: Annotated[str, Meta(max_length=80)] = ""
-
-
-@dataclass
-class OrdersAnswer(Answer):
-    orders: Orders | None = None
-
-
-@dataclass
-class SeenOrder:
-    """program_order's arguments for the tiles that were seen, the rows of a tile, and what it returns for them."""
-
-    sizes: list[int]
-    rows: int
-    places: list[tuple[int, int]] | None = None
-
-
-@dataclass
-class OrderedAnswer(Answer):
-    """seen: None where no program was seen to load queries."""
-
-    seen: SeenOrder | None = None
-
-
-def ask_for_orders(submission, sizes):
+def ask(submission, sizes):
     return submission.call_function("order", {"sizes": sizes}, Orders)
 
 
@@ -136,56 +125,45 @@ def draw_sizes(case, seed):
     return [*case.sizes, *sorted(drawn, key=lambda size: size[0] * size[1])]
 
 
-def misplaced(seen, visits):
+# Where the kernel's programs were seen -------------------------------------------------------------------------------
+
+
+def rows_of_a_tile(visits):
+    return max(visit.q[1] - visit.q[0] + 1 for visit in visits)
+
+
+def seen_sizes(case, visits):
+    """program_order's arguments for the tiles that were visited."""
+    return [-(-case.N // rows_of_a_tile(visits)), case.B * case.Hq, case.num_dies, case.Hq // case.kv_heads]
+
+
+def misplaced(case, visits, orders):
     """A sentence where a program computes another tile than program_order gives it, else None.
 
-    seen: the SeenOrder, or None. visits: the Visits.
+    orders: [what it returned for the tiles that were visited].
     """
-    if seen is None:
+    if not visits:
         return "No program was seen to load a tile of queries: does it load them with tl.load or a descriptor?"
-    size, rows, places = seen.sizes, seen.rows, seen.places
-    call = "program_order({}, {}, {}, {})".format(*size)
-    if places is None or len(places) != size[0] * size[1]:
-        return f"{call} gives no list of {size[0] * size[1]} pairs (head, tile)."
-    batches, first = max(visit.batch for visit in visits) + 1, min(visit.program for visit in visits)
-    heads = size[1] // batches
+    sizes, rows, first = seen_sizes(case, visits), rows_of_a_tile(visits), min(visit.program for visit in visits)
+    call, (places,) = "program_order({}, {}, {}, {})".format(*sizes), orders
+    if places is None or len(places) != sizes[0] * sizes[1]:
+        return f"{call} gives no list of {sizes[0] * sizes[1]} pairs (head, tile)."
     tiles_of = defaultdict(set)
     for visit in visits:
-        tiles_of[visit.program - first].add((visit.batch, visit.head, visit.q[0] // rows))
+        tiles_of[visit.program - first].add((visit.batch * case.Hq + visit.head, visit.q[0] // rows))
     program, tiles = max(tiles_of.items(), key=lambda item: len(item[1]))
     if len(tiles) > 1:
         return (
             f"Program {program} computes {len(tiles)} tiles of queries; here each program computes one, that of "
             "`place`: launch as many programs as there are tiles."
         )
-    for visit in sorted(visits, key=lambda visit: visit.program):
-        program, got = visit.program - first, (visit.batch * heads + visit.head, visit.q[0] // rows)
+    for program, ((head, tile),) in sorted(tiles_of.items()):
         want = places[program] if program < len(places) else None
-        if got != want:
+        if (head, tile) != want:
             said = f"tile {want[1]} of head {want[0]}" if want else "none: there are no more"
             return (
-                f"Program {program} computes tile {got[1]} of head {got[0]} (heads counted through all batches); "
+                f"Program {program} computes tile {tile} of head {head} (heads counted through all batches); "
                 f"{call} gives it {said}. Does the kernel take its head and tile from "
                 "`place`, asked with these same numbers?"
             )
     return None
-
-
-def seen_order(case, trace):
-    """The SeenOrder of the tiles that the trace saw, without places; None where it saw no query."""
-    rows = max((visit.q[1] - visit.q[0] + 1 for visit in tile_visits.read(trace)), default=0)
-    if not rows:
-        return None
-    return SeenOrder([-(-case.N // rows), case.B * case.Hq, case.num_dies, case.Hq // case.kv_heads], rows)
-
-
-def tell_other_bits(first, second):
-    """A sentence where the bits of two outputs are not the same, else ""."""
-    other = torch.ne(*(each.view(WORDS[each.element_size()]) for each in (first, second)))
-    if not other.any():
-        return ""
-    at = ", ".join(map(str, other.nonzero()[0].tolist()))
-    return (
-        f"{int(other.sum())} elements have other bits than with num_dies=1, first at ({at}): the order says which "
-        "program computes a tile, and nothing else."
-    )

@@ -3,7 +3,7 @@
 import pytest
 
 from grader import failures
-from grader.kinds.attention import kind
+from grader.kinds.attention import judging
 from grader.result import Outcome
 from grader.tests.support import ROOT, grade_text, solution
 
@@ -17,8 +17,8 @@ def broken(tmp_path, monkeypatch):
     def fail(*args):
         raise LookupError("of a broken catalogue")
 
-    monkeypatch.setattr(kind.wrong_rows, "moved", fail)
-    monkeypatch.setattr(kind.causes, "find", lambda *args: ([], list))
+    monkeypatch.setattr(judging.wrong_rows, "moved", fail)
+    monkeypatch.setattr(judging.causes, "find", lambda *args: ([], list))
     out = tmp_path / "out"
     out.mkdir()
     failures.begin(out)

@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
-from grader.core.sandbox.server import KINDS
+from grader.core.sandbox import server
+from grader.engine.kind import Kind
+from grader.registry import KINDS
 from grader.tests.support import ROOT
 
 GRADER = ROOT / "grader"
@@ -19,6 +21,16 @@ def test_a_room_imports_those_below_it_and_no_imports_go_round():
     linter = [sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"]
     done = subprocess.run([*linter, "--no-cache"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0 and " KEPT" in done.stdout, done.stdout
+
+
+def test_no_kind_inherits_from_another():
+    """The contract keeps another kind's kind.py out; a class elsewhere is no base either."""
+    classes = [*Kind.__subclasses__()]
+    for each in classes:  # grows
+        classes += each.__subclasses__()
+        rooms = {base.__module__.rpartition(".")[0] for base in each.__mro__[1:-1]}
+        assert rooms <= {each.__module__.rpartition(".")[0], "grader.engine"}, each
+    assert len(classes) > len(KINDS)
 
 
 @pytest.mark.thorough
@@ -58,10 +70,10 @@ def imported(path):
             yield "." * node.level + (node.module or "")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", server.KINDS)
 def test_what_runs_inside_imports_what_is_there(kind):
-    rooms = [f"grader.core.{folder.name}" for folder in KINDS[kind].folders]
-    files = [path for folder in KINDS[kind].folders for path in folder.glob("*.py")]
+    rooms = [f"grader.core.{folder.name}" for folder in server.KINDS[kind].folders]
+    files = [path for folder in server.KINDS[kind].folders for path in folder.glob("*.py")]
     assert len(files) > 12
     for path in files:
         for name in imported(path):

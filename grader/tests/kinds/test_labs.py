@@ -22,7 +22,7 @@ from grader.kinds.attention.tile_visits import Visit
 from grader.kinds.block_sparse import check_lists, kind, list_mistakes, patterns, tile_lists, tile_map
 from grader.kinds.block_sparse.cases import BY_BOTH, KERNEL, LISTS, BuilderCase, SparseCase
 from grader.kinds.program_order import kind as order_kind
-from grader.kinds.program_order.cases import OrderCase
+from grader.kinds.program_order.cases import OrderCase, OrderedCase
 from grader.registry import EVERY, LABS, PROBLEMS
 from grader.render import drawing, gradescope, terminal, text_map
 from grader.result import Aspect, Outcome, Result
@@ -126,7 +126,7 @@ def test_the_graders_lists_give_the_mask_back(case):
             case.name, B=case.maps[0], Hq=case.maps[1], N=case.N, Nk=case.Nk, of=case.of, block=case.block
         )
     lists = tile_lists.cut(case)
-    weight, past = list_mistakes.Walk(lists).weight(case)
+    weight, past = list_mistakes.weigh(case)
     for b in range(case.B):
         for h in range(case.Hq):
             seen = case.seen_at(b, h).mask(torch.arange(case.N), torch.arange(case.num_keys))
@@ -137,7 +137,7 @@ def test_the_graders_lists_give_the_mask_back(case):
 
 def test_the_lists_have_the_kinds_of_the_map_of_tiles():
     case = next(case for case in KERNEL if case.of is BY_BOTH)
-    for m, kinds in enumerate(tile_lists.cut(case).kinds):
+    for m, kinds in enumerate(tile_lists.cut(case).kinds.unflatten(0, (8, -1))):
         assert torch.equal(kinds, tile_map.cut(case.seen_at(*divmod(m, 4)), case.N, case.num_keys, 32, 32).kinds)
 
 
@@ -306,11 +306,11 @@ def test_the_pytest_face_has_labs_where_they_are_named(words, found):
 
 def test_a_program_that_computes_several_tiles_is_told_so():
     visits = [Visit("kernel", 7, (t * 32, t * 32 + 31), 0, 0, [], 0) for t in (0, 1)]
-    seen = order_kind.SeenOrder([2, 1, 1, 1], 32, [(0, 1), (0, 0)])
-    said = order_kind.misplaced(seen, visits)
+    case, orders = OrderedCase("two tiles", num_dies=1), [[(0, 1), (0, 0)]]
+    said = order_kind.misplaced(case, visits, orders)
     assert said.startswith("Program 0 computes 2 tiles of queries; here each program computes one")
     visits[0] = structs.replace(visits[0], program=8)
-    assert order_kind.misplaced(seen, visits) is None
+    assert order_kind.misplaced(case, visits, orders) is None
 
 
 def test_the_picture_of_lists_says_listed_and_not_visited():

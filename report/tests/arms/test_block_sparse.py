@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from grader.kinds.block_sparse import patterns, tile_map
+from grader.kinds.block_sparse import tile_map
 from report.arms import block_sparse
 from report.arms import block_sparse_kernels as kernels
+from report.counting import masks
 from report.studies import block_sparse as names
 
 
@@ -17,7 +18,7 @@ def test_at_512_tokens_the_patterns_are_the_issue_s(pattern, hidden):
 
 @pytest.mark.parametrize("n", [1024, 16384])
 def test_longer_segments_end_within_a_tile_too(n):
-    for lengths in (patterns.document_lengths(n), patterns.interleaved_lengths(n)):
+    for lengths in (masks.document_lengths(n), masks.interleaved_lengths(n)):
         ends = torch.tensor(lengths).cumsum(0)
         assert ends[-1] == n and min(lengths) > 0 and ends[1] % 64 not in (0, 32)
 

@@ -5,9 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from grader.kinds.program_order.orders import head_first, identity, listed, published
 from report.counting.cache_model import MI300X, Machine, simulate, visits
+from report.counting.orders import head_first, identity, listed, published
+from report.places import load
 
+SIZES = (64, 16, 8, 1), (13, 10, 8, 2), (7, 3, 8, 1), (5, 12, 2, 4), (1, 1, 1, 1)
 ALONE = Machine(dies=1, slots=1, capacity=4, hit=1.0, miss=3.0, jitter=0.0)
 
 
@@ -77,3 +79,8 @@ def test_visits_are_what_is_counted_and_show_the_cache():
         (0, 0, 0, 1, 3.0, 3.0, False, [(1, 0), (0, 1)]),
     ]
     assert simulate([(0, 1), (1, 0)], 1, machine).busy == (9.0,)
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_head_first_is_the_order_of_the_lab_s_solution(sizes):
+    assert listed(head_first, *sizes) == load("x2_program_order.py").program_order(*sizes)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from grader.kinds.program_order.orders import head_first, identity, listed, published
+from report.counting.orders import head_first, identity, listed, published
 from report.measuring.rows import not_measured, read, write_whole
 from report.pages import orders
 from report.studies.orders import STUDY, WHOLE
