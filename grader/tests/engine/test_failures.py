@@ -18,7 +18,7 @@ def broken(tmp_path, monkeypatch):
         raise LookupError("of a broken catalogue")
 
     monkeypatch.setattr(judging.wrong_rows, "moved", fail)
-    monkeypatch.setattr(judging.causes, "find", lambda *args: ([], list))
+    monkeypatch.setattr(judging.causes, "find", lambda *args: [])
     out = tmp_path / "out"
     out.mkdir()
     failures.begin(out)

@@ -67,6 +67,7 @@ EXTENDS = "*q.stride()[:3], *k.stride()[:3]"
 GROUP, DOT, P1_SCORES = "Hq // k.shape[1]", "scores = tl.dot(q, tl.trans(k))", "k.float().transpose(-2, -1) * scale"
 START = 'row_max = tl.full([BLOCK_Q], float("-inf"), tl.float32)'
 ROWS = ".to(tl.int64)[:, None] * stride_"
+FAR_ROWS = {id: next(case.layout[-1] for case in EVERY[id].cases if not case.fits_gpu) for id in LAUNCH}
 HALF = "o = torch.empty_like(q)\n    q = torch.cat((q[..., :128], torch.zeros_like(q[..., 128:])), -1)"
 CUT = "scores = tl.where(k_pos[None, :] < 1100, tl.dot(q, tl.trans(k)), float('-inf'))"
 MISTAKES = {}
@@ -87,7 +88,7 @@ for id in ("p3", "p4", "p5", "p6", "p7"):
         f"{id} head % 8": ("+ head * stride_qh", "+ head % 8 * stride_qh"),
         f"{id} batch % 4": ("Q += batch * stride_qb", "Q += batch % 4 * stride_qb"),
         f"{id} bfloat16 as float16": (DOT, "scores = tl.dot(q.to(tl.float16), tl.trans(k.to(tl.float16)))"),
-        f"{id} rows of q in int32": (f"{ROWS}qn", "[:, None] * stride_qn"),
+        f"{id} rows in int32": (f"{ROWS}{FAR_ROWS[id]}n", f"[:, None] * stride_{FAR_ROWS[id]}n"),
         f"{id} heads in int32": ("tl.program_id(1).to(tl.int64)", "tl.program_id(1)"),
         f"{id} batches in int32": ("tl.program_id(2).to(tl.int64)", "tl.program_id(2)"),
     }  # fmt: skip
