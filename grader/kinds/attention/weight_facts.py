@@ -237,7 +237,7 @@ def scores_of_head(weights, w, s, mask, exact, batch, head):
         said = "All visible keys weigh alike, whatever their scores are."
         return Measured("scale", said, "do the scores reach exp, and does q reach the scores?", SCALE)
     if rest < close:
-        said = f"Your scores are the right ones times {slope:.4g}{name_factor(slope, weights.case)}."
+        said = f"Your scores are the right ones times {slope:.4g}."
         return Measured("scale", said, "what is multiplied into the scores, where, and how often?", SCALE)
     if found := other_heads(weights, w, use, close, batch, head) or between_tiles(w, s, use, close):
         return found
@@ -250,19 +250,6 @@ def scores_of_head(weights, w, s, mask, exact, batch, head):
     return Measured(
         "scores", f"The weights of batch {batch}, head {head} do not follow the scores q.k.", question, SOFTMAX
     )
-
-
-def name_factor(slope: float, case: Case) -> str:
-    """What a factor of the scores may be in words."""
-    ln2, D = math.log(2.0), case.D
-    root = math.sqrt(D)
-    known = {
-        1 / ln2: "log2(e)", ln2: "ln 2: exp2 without log2(e)", root: "sqrt(D): not scaled",
-        1 / root: "1 / sqrt(D), once more",
-        root * ln2: "sqrt(D) ln 2", D: "D", 1 / (ln2 * root): "log2(e) / sqrt(D), once more", -1.0: "the wrong sign",
-        math.sqrt(D / case.N): "sqrt(D / N): N where D is meant", math.sqrt(D / case.Hq): "sqrt(D / H): H for D",
-    }  # fmt: skip
-    return next((f", which is {words}" for value, words in known.items() if abs(slope / value - 1) < 1e-2), "")
 
 
 def other_heads(weights, w, use, close, batch, head):
