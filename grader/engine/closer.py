@@ -43,12 +43,12 @@ def measure(kind, problem, submission, case, seed, result):
     return found
 
 
-def first_bad(kind, problem, submission, case, seed):
-    """[Measured]: the line that makes the first number that is NaN or infinite."""
+def first_bad(kind, problem, submission, case, seed, tell=None):
+    """[Measured]: the line that makes the first number that is NaN or infinite. tell: FirstBad -> Measured, or None."""
     call, files = kind.request(problem, case, kind.inputs(case, seed), submission.device)
     bad = submission.run(FindFirstBad(call), files, kind.beside(case)).reply
     if not isinstance(bad, FirstBad) or bad.line is None:
         return []
     said = f"The first number that is {bad.what} is made in line {bad.line}, `{bad.source}`."
     ask, read = kind.words_on_nan
-    return [Measured("first bad", said, ask or BAD, read, line=bad.line)]
+    return [tell(bad) if tell else Measured("first bad", said, ask or BAD, read, line=bad.line)]

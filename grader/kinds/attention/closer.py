@@ -4,9 +4,9 @@ import time
 from collections import Counter
 from dataclasses import replace
 
-from grader.core.protocol.messages import FindFirstBad, FirstBad
 from grader.engine import contrast
 from grader.engine.cause import Measured
+from grader.engine.closer import first_bad
 from grader.kinds.attention import inputs, seeded_cases, tile_visits, weight_facts, weights
 from grader.kinds.attention.known_mistakes import ONLINE
 
@@ -105,19 +105,15 @@ def measure_case(kind, problem, submission, case, seed):
         own = weights.measure(kind, submission, dense, seed, case.dtype)
         found = weight_facts.tell(own, weight_facts.COARSE) if own else []
     if any(fact.kind == "nan" for fact in found) and submission.device == "cpu":
-        bad = first_bad(kind, problem, submission, case, seed)
+        bad = first_bad(kind, problem, submission, case, seed, tell_bad)
         found = [replace(f, question=bad[0].question) if bad and f.kind == "nan" else f for f in found] + bad
     if not found or found[0].kind in VAGUE:
         found += contrast.find(kind, submission, case, seed)
     return found
 
 
-def first_bad(kind, problem, submission, case, seed):
-    """[Measured]: the line after which a number is NaN or infinite for the first time; it is no cause."""
-    call, files = kind.request(problem, case, inputs.make(case, seed), submission.device)
-    bad = submission.run(FindFirstBad(call), files).reply
-    if not isinstance(bad, FirstBad) or bad.line is None:
-        return []
+def tell_bad(bad):
+    """The Measured line after which a number is NaN or infinite for the first time; it is no cause. bad: a FirstBad."""
     said = f"The first number that is {bad.what} is made in line {bad.line}, `{bad.source}`"
     question = "which operands of this line can be infinite, or 0?"
     highest = max(bad.exponents, key=lambda each: each.highest, default=None)
@@ -137,4 +133,4 @@ def first_bad(kind, problem, submission, case, seed):
         since = (f" since line {held.line}" if held.line else "" for held in bad.held)
         names = [f"{held.name}, with infinite numbers{line}" for held, line in zip(bad.held, since, strict=True)]
         said += f", of {', and '.join(names)}"
-    return [Measured("first bad", f"{said}.", question, ONLINE)]
+    return Measured("first bad", f"{said}.", question, ONLINE)

@@ -30,10 +30,11 @@ def test_rows_of_an_odd_stride_end_with_what_is_no_number_of_theirs():
         assert placed.tensor.stride()[2:] == (17, 1) and placed.tensor.isfinite().all()
 
 
-def test_offsets_of_one_dim_pass_int32_while_its_stride_fits_and_no_buffer_is_made():
-    case = Case("x", B=5, Hq=9, Hkv=3, N=9, D=16, layout=inputs.FAR)
+@pytest.mark.parametrize("layout", inputs.FAR)
+def test_offsets_of_one_dim_pass_int32_while_its_stride_fits_and_no_buffer_is_made(layout):
+    case = Case("x", B=5, Hq=9, Hkv=3, N=9, D=16, layout=layout)
     plain = inputs.make(replace(case, layout="contiguous"), 0)
-    for at, placed, dense in zip((2, 1, 0), inputs.make(case, 0), plain, strict=True):
+    for at, placed, dense in zip(inputs.FAR[layout].values(), inputs.make(case, 0), plain, strict=True):
         assert placed.strides[at] < 2**31 <= (placed.shape[at] - 1) * placed.strides[at]
         assert placed.base.numel() == placed.tensor.numel() and placed.elements > 2**31
         assert placed.tensor.shape == dense.tensor.shape and placed.describe("q").sparse
