@@ -14,13 +14,14 @@ from report.pages.block_sparse_tables import (
 )
 from report.pages.block_sparse_targets import TARGETS, full_map, place
 from report.pages.measured import geometric_mean, length, load_study
-from report.pages.tables import FACTS, PROTOCOL, number, plain, protocol_lines
+from report.pages.tables import PROTOCOL, machine_words, number, protocol_lines
 from report.pages.tables import table as markdown
 from report.pages.template import render
 from report.places import PUBLISHED
 from report.studies import block_sparse as names
 
 PAGES = "BLOCK_SPARSE.md", "BLOCK_SPARSE_ROWS.md"
+NOTHING = "**Nothing has been measured yet**: `python -m report block_sparse`, on an H200."
 FEW = 2  # rows of one pattern that are named each
 OURS = (*names.STEPS, "fast")
 BEFORE = {
@@ -41,7 +42,7 @@ def pages(rows, machine):
     means = {kernel: by_length(rows, kernel) for kernel in OURS}
     told = machine.get("protocol", {})
     facts = dict(
-        machine=machine_line(machine),
+        machine=f"{machine_words(machine)}." if machine else NOTHING,
         targets=markdown(
             ["figure (H200)", "aim", "worst", "where", "met in"], [target.line(rows) for target in TARGETS]
         ),
@@ -80,15 +81,6 @@ def fillings(rows):
     head = ["pattern, N, block", "sparsity: ours", "published", "fast, us: ours", "published",
             "over FlexAttention: ours", "published"]  # fmt: skip
     return markdown(head, lines) if lines else "Nothing yet."
-
-
-def machine_line(machine):
-    if not machine:
-        return "**Nothing has been measured yet**: `python -m report block_sparse`, on an H200."
-    facts = (
-        f"{words} {plain(machine[name])}" for name, words in FACTS.items() if machine.get(name) and name != "clocks"
-    )
-    return "; ".join(facts) + "."
 
 
 # The story ------------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import statistics
 
 from report.pages.measured import geometric_mean, load_study
-from report.pages.tables import FACTS, number, plain, protocol_lines, table, times
+from report.pages.tables import machine_words, number, plain, protocol_lines, table, times
 from report.pages.template import render
 from report.places import PUBLISHED
 from report.studies import packed as names
@@ -23,10 +23,9 @@ def files(folder=PUBLISHED):
 
 
 def pages(rows, machine):
-    facts = {words: plain(machine[name]) for name, words in FACTS.items() if machine.get(name) and name != "clocks"}
     shapes = dict.fromkeys((row.heads, row.head_dim) for row in rows)
     facts = dict(
-        machine="; ".join(f"{words} {value}" for words, value in facts.items()), rows=rows,
+        machine=machine_words(machine), rows=rows,
         patterns="\n".join(f"- *{name}*: {words}" for name, words in names.PATTERNS.items()),
         guides=[(of(shape), guide(rows, *shape)) for shape in shapes],
         pays=pays_table(rows, shapes), needed=needed_table(rows, shapes), dense=dense_table(rows, shapes),
