@@ -3,15 +3,7 @@
 from collections import Counter
 from functools import partial
 
-from report.pages.block_sparse_tables import (
-    density_table,
-    each_kernel,
-    full_table,
-    maps_table,
-    pattern_table,
-    speed_up,
-    tflops,
-)
+from report.pages import block_sparse_tables as tables
 from report.pages.block_sparse_targets import TARGETS, full_map, place
 from report.pages.measured import geometric_mean, length, load_study
 from report.pages.tables import PROTOCOL, machine_words, number, protocol_lines
@@ -52,13 +44,13 @@ def pages(rows, machine):
         **{kernel: step(means, before, kernel) for kernel, before in BEFORE.items()},
         pictures=[f"![{words}]({name})" for name, (words, *_) in planned(rows).items()],
         protocol=protocol_lines({"protocol": {name: told[name] for name in PROTOCOL if name in told}}, "FlexAttention"),
-        every=tables_of_each(partial(pattern_table, rows)),
-        tflops=tables_of_each(partial(each_kernel, rows, show=tflops)),
-        speed_ups=tables_of_each(partial(each_kernel, rows, show=speed_up)),
+        every=tables_of_each(partial(tables.pattern_table, rows)),
+        tflops=tables_of_each(partial(tables.each_kernel, rows, show=tables.tflops)),
+        speed_ups=tables_of_each(partial(tables.each_kernel, rows, show=tables.speed_up)),
         fillings=fillings(rows),
-        full=full_table(rows),
-        density=density_table(rows),
-        maps=maps_table(rows),
+        full=tables.full_table(rows),
+        density=tables.density_table(rows),
+        maps=tables.maps_table(rows),
     )
     return {page: render(page, **facts) for page in PAGES}
 

@@ -101,32 +101,35 @@ def pays(rows, pattern):
     return bool(found) and all(row.sparsity > 0 and row.over_cudnn_low > 1 for row in found)
 
 
-def needed_table(rows, shapes):
-    """The part of all blocks that must be hidden so that every row of EVEN which hides as much is faster than cuDNN."""
+def by_tokens(rows, shapes, words):
+    """A line for each image, a column for each shape of heads: words(the rows of both)."""
     lines = []
     for tokens in dict.fromkeys(row.tokens for row in rows):
-        line = [f"{tokens:,}"]
-        for heads, head_dim in shapes:
-            some = chosen(rows, tokens=tokens, heads=heads, head_dim=head_dim)
-            some = [row for row in some if names.parts(row.kernel)[0] in EVEN and row.over_cudnn is not None]
-            slower = max((row.block_sparsity for row in some if row.over_cudnn <= 1), default=0.0)
-            enough = [row.block_sparsity for row in some if row.block_sparsity > slower]
-            line.append(f"{100 * min(enough):.0f} %" if enough else "more than was tried")
-        lines.append(line)
+        of_image = [chosen(rows, tokens=tokens, heads=heads, head_dim=head_dim) for heads, head_dim in shapes]
+        lines.append([f"{tokens:,}", *map(words, of_image)])
     return table(["tokens", *map(of, shapes)], lines) if rows else ""
+
+
+def needed_table(rows, shapes):
+    """The part of all blocks that must be hidden so that every row of EVEN which hides as much is faster than cuDNN."""
+
+    def needed(some):
+        some = [row for row in some if names.parts(row.kernel)[0] in EVEN and row.over_cudnn is not None]
+        slower = max((row.block_sparsity for row in some if row.over_cudnn <= 1), default=0.0)
+        enough = [row.block_sparsity for row in some if row.block_sparsity > slower]
+        return f"{100 * min(enough):.0f} %" if enough else "more than was tried"
+
+    return by_tokens(rows, shapes, needed)
 
 
 def dense_table(rows, shapes):
     """Our kernel with every block visible, over cuDNN: the range over batches."""
-    lines = []
-    for tokens in dict.fromkeys(row.tokens for row in rows):
-        line = [f"{tokens:,}"]
-        for heads, head_dim in shapes:
-            some = chosen(rows, tokens=tokens, heads=heads, head_dim=head_dim, kernel=names.arm("dense", 128))
-            found = [row.over_cudnn for row in some if row.over_cudnn is not None]
-            line.append(f"{min(found):.2f} to {max(found):.2f}" if found else "")
-        lines.append(line)
-    return table(["tokens", *map(of, shapes)], lines) if rows else ""
+
+    def dense(some):
+        found = [row.over_cudnn for row in chosen(some, kernel=names.arm("dense", 128)) if row.over_cudnn is not None]
+        return f"{min(found):.2f} to {max(found):.2f}" if found else ""
+
+    return by_tokens(rows, shapes, dense)
 
 
 def rows_of_192(rows):
