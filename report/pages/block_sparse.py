@@ -135,11 +135,9 @@ def planned(rows):
 def drawn(rows):
     """{path: SVG}"""
     from report.pages import block_sparse_pictures
-    from report.pages.drawing import house_style, svg
+    from report.pages.drawing import svg
 
-    found = {}
-    for name, (_, function, arguments) in planned(rows).items():
-        with house_style():
-            figure = getattr(block_sparse_pictures, function)(rows, *arguments)
-        found[name] = svg(figure)
-    return found
+    return {
+        name: svg(getattr(block_sparse_pictures, function)(rows, *arguments))
+        for name, (_, function, arguments) in planned(rows).items()
+    }

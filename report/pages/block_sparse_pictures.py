@@ -3,7 +3,7 @@
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator
 
-from report.pages.drawing import INK, OURS_DARK, OURS_LIGHT, SOFT, Look, finish, line, new_figure, panel
+from report.pages.drawing import INK, OURS_DARK, OURS_LIGHT, SOFT, Look, finish, house_style, line, new_figure, panel
 from report.studies import block_sparse as names
 
 LOOKS = {
@@ -16,6 +16,7 @@ LOOKS = {
 GOAL = 1.5  # times as fast as FlexAttention
 
 
+@house_style()
 def speedups(rows, block):
     """A panel for each pattern: how many times as fast as FlexAttention each of ours is, against N."""
     rows = [row for row in rows if row.block == block and row.over_flex is not None and row.kernel in LOOKS]
@@ -44,6 +45,7 @@ def speedups(rows, block):
     return figure
 
 
+@house_style()
 def density(rows):
     """Time over the time at density 1, against density, beside the straight line."""
     rows = [row for row in rows if row.pattern == names.BY_DENSITY and row.over_dense is not None]

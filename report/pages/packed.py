@@ -217,11 +217,6 @@ def drawn(rows):
     if not rows:
         return {}
     from report.pages import packed_pictures
-    from report.pages.drawing import house_style, svg
+    from report.pages.drawing import svg
 
-    found = {}
-    for name, (_, function) in FIGURES.items():
-        with house_style():
-            figure = getattr(packed_pictures, function)(rows)
-        found[name] = svg(figure)
-    return found
+    return {name: svg(getattr(packed_pictures, function)(rows)) for name, (_, function) in FIGURES.items()}

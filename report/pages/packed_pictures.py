@@ -2,7 +2,7 @@
 
 from matplotlib.ticker import FixedLocator
 
-from report.pages.drawing import INK, OURS_DARK, OURS_LIGHT, SOFT, Look, finish, line, new_figure, panel
+from report.pages.drawing import INK, OURS_DARK, OURS_LIGHT, SOFT, Look, finish, house_style, line, new_figure, panel
 from report.studies import packed as names
 
 BLOCK = 128  # of the first picture
@@ -28,6 +28,7 @@ def largest(rows):
     return batch, found
 
 
+@house_style()
 def speed(rows):
     """A panel for each shape of heads: how many times as fast as cuDNN, against the tokens of an image."""
     batch, shapes = largest(rows)
@@ -53,6 +54,7 @@ def speed(rows):
     return figure
 
 
+@house_style()
 def hidden(rows):
     """A dot for each row of the largest batch: the speed over all blocks visible, by the part of them that is left."""
     batch, shapes = largest(rows)

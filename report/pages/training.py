@@ -64,9 +64,7 @@ def losses_table(losses):
 
 def drawn(losses):
     """The SVG: the losses, and how far apart they are."""
-    from report.pages.drawing import house_style, svg
+    from report.pages.drawing import svg
     from report.pages.training_picture import picture
 
-    with house_style():
-        figure = picture(losses, apart(losses))
-    return svg(figure)
+    return svg(picture(losses, apart(losses)))

@@ -1,11 +1,12 @@
 """The picture of a training: three losses, and how far ours is from the others beside how far these are apart."""
 
-from report.pages.drawing import INK, OURS_DARK, SOFT, new_figure, on_grid
+from report.pages.drawing import INK, OURS_DARK, SOFT, house_style, new_figure, on_grid
 
 COLOURS = (OURS_DARK, "#a08a6c", "#8b8378")
 DASHES = ("-", (0, (4, 2)), (0, (1, 1.5)))
 
 
+@house_style()
 def picture(losses, apart, width=10.5):
     figure = new_figure(width, 3.9, "A tiny transformer, trained three times from the same weights")
     steps = range(1, len(apart) + 1)
