@@ -131,8 +131,7 @@ def name_ends(axes, ends):
     if not ends:
         return
     axes.get_xlim(), axes.get_ylim()  # asked for, they are computed
-    figure = axes.figure
-    to_points = 72 / figure.dpi
+    to_points = 72 / axes.figure.dpi
     right, (bottom, top) = axes.bbox.x1, (axes.bbox.y0 * to_points, axes.bbox.y1 * to_points)
     ends = sorted(ends, key=lambda end: axes.transData.transform(end[:2])[1])
     wanted = [axes.transData.transform(end[:2])[1] * to_points for end in ends]
