@@ -43,24 +43,25 @@ ROUNDS, SECONDS = 11, 0.02  # of a kernel's calls in a round
 PLAN = timing.Plan(target=0.0, budget_s=math.inf, min_rounds=ROUNDS, max_rounds=ROUNDS, against=OURS)
 
 
+def given(B, Hq, Hkv, D, N, causal, window):
+    """(do, q, k, v, o, lse, causal, window): what each of our backward passes takes, in bfloat16."""
+    q, do, k, v = (torch.randn(B, H, N, D, device="cuda", dtype=torch.bfloat16) for H in (Hq, Hq, Hkv, Hkv))
+    return do, q, k, v, *load("x3_backward.py").attention_forward(q, k, v, causal, window), causal, window
+
+
 def arms(B, Hq, Hkv, D, N, causal, window):
     """{name: a call of that backward} on tensors in bfloat16."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-    x3, fast = load("x3_backward.py"), load("fast_backward.py")
-    q, do, k, v = (torch.randn(B, H, N, D, device="cuda", dtype=torch.bfloat16) for H in (Hq, Hq, Hkv, Hkv))
-    o, lse = x3.attention_forward(q, k, v, causal, window)
+    ours, x3 = (load(name).attention_backward for name in ("fast_backward.py", "x3_backward.py"))
+    do, q, k, v, *_ = told = given(B, Hq, Hkv, D, N, causal, window)
     leaves = [x.detach().requires_grad_() for x in (q, k, v)]
-    found = {
-        OURS: lambda: fast.attention_backward(do, q, k, v, o, lse, causal, window),
-        "x3": lambda: x3.attention_backward(do, q, k, v, o, lse, causal, window),
-    }
-    logits = torch.zeros(Hq, device="cuda")
-    found["learned"] = lambda: fast.attention_backward(do, q, k, v, o, lse, causal, window, 0, logits)
-    found["ordered"] = partial(fast.attention_backward, do, q, k, v, o, lse, causal, window, deterministic=True)
+    found = {OURS: partial(ours, *told), "x3": partial(x3, *told)}
+    found["learned"] = partial(ours, *told, 0, torch.zeros(Hq, device="cuda"))
+    found["ordered"] = partial(ours, *told, deterministic=True)
     if window is not None:
-        found["sinks"] = lambda: fast.attention_backward(do, q, k, v, o, lse, causal, window, 4)
+        found["sinks"] = partial(ours, *told, 4)
     else:
         with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
             by_cudnn = torch.nn.functional.scaled_dot_product_attention(*leaves, is_causal=causal, enable_gqa=Hq != Hkv)
@@ -102,12 +103,9 @@ class Arm:
 
 def without_ideas(shape, folder):
     """{"fast": a call of the backward, idea: the same without it}."""
-    B, Hq, Hkv, D, N, causal, window = shape
-    x3, fast = load("x3_backward.py"), load("fast_backward.py")
-    q, do, k, v = (torch.randn(B, H, N, D, device="cuda", dtype=torch.bfloat16) for H in (Hq, Hq, Hkv, Hkv))
-    given = (do, q, k, v, *x3.attention_forward(q, k, v, causal, window), causal, window)
-    modules = {OURS: fast} | {idea: module_without(idea, folder) for idea in WITHOUT if D in HEAD_DIMS[idea]}
-    return {name: partial(module.attention_backward, *given) for name, module in modules.items()}
+    told, ideas = given(*shape), [idea for idea in WITHOUT if shape[3] in HEAD_DIMS[idea]]
+    modules = {OURS: load("fast_backward.py")} | {idea: module_without(idea, folder) for idea in ideas}
+    return {name: partial(module.attention_backward, *told) for name, module in modules.items()}
 
 
 def idea_rows(shape, timings):

@@ -4,6 +4,7 @@ What depends on the mask alone is made once, outside the timing, as a model keep
 order of rows, FlexAttention's block mask.
 """
 
+from contextlib import nullcontext
 from functools import cached_property, partial
 from importlib import import_module
 
@@ -102,9 +103,7 @@ def fast_dense(scene):
 def masked(scene):
     """SDPA with an N x N mask of booleans, by the one backend that takes masks on any GPU."""
     mask = torch.cat(list(scene.strips()))
-    around = (
-        sdpa("EFFICIENT_ATTENTION", scene.point, scene.device).around if scene.device == "cuda" else Built(None).around
-    )
+    around = nullcontext if scene.device == "cpu" else sdpa("EFFICIENT_ATTENTION", scene.point, scene.device).around
     return Built(partial(scaled_dot_product_attention, attn_mask=mask), around)
 
 
@@ -136,22 +135,15 @@ def mask_mod(scene):
     return lambda b, h, q, k: mask[q, k]
 
 
-def flex(scene):
-    """FlexAttention compiled, in blocks of 128 with its own tiles, asked for o alone."""
-    if scene.device == "cpu":
+def flex(scene, compiled=True):
+    """FlexAttention in blocks of 128 with its own tiles, asked for o alone; not compiled it is right, but slow."""
+    if compiled and scene.device == "cpu":
         raise NotRun("for a CPU it takes seconds to compile at each shape")
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
     blocks = create_block_mask(mask_mod(scene), None, None, scene.n, scene.n, scene.device, FLEX_BLOCK)
-    return Built(partial(torch.compile(flex_attention, dynamic=False), block_mask=blocks))
-
-
-def flex_uncompiled(scene):
-    """FlexAttention as PyTorch runs it without a compiler: right, and of no use for its time."""
-    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-
-    blocks = create_block_mask(mask_mod(scene), None, None, scene.n, scene.n, scene.device, FLEX_BLOCK)
-    return Built(partial(flex_attention, block_mask=blocks))
+    attend = torch.compile(flex_attention, dynamic=False) if compiled else flex_attention
+    return Built(partial(attend, block_mask=blocks))
 
 
 # What builds a map ---------------------------------------------------------------------------------------------------

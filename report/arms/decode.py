@@ -9,9 +9,6 @@ copies the keys alone, half of what the decode reads, and so moves as many bytes
 """
 
 import argparse
-import csv
-import io
-import json
 import math
 import statistics
 import sys
@@ -25,14 +22,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from grader.core import in_process
-from grader.core.sandbox import files
-from grader.gpu import machine, timing
+from grader.gpu import timing
 from report.arms.backward import host_us
 from report.arms.decode_check import expect, fault
 from report.measuring.bench import in_a_sentence
 from report.measuring.graphs import GraphArm
-from report.measuring.machine import slug
-from report.places import RESULTS, NotThere, Refused, load, load_anew
+from report.measuring.machine import write_both
+from report.places import NotThere, Refused, load, load_anew
 from report.studies.decode import COLUMNS, COPY, CUDNN, FAST, OURS, PLAIN, SHAPES, TINY
 
 FEW = 4  # multiprocessors, where there are none
@@ -162,18 +158,11 @@ def main(argv):
         raise Refused("PyTorch sees no GPU here; --tiny --rounds 2 --device cpu needs none")
     if options.device == "cpu":
         in_process.begin()
-    folder = options.out or RESULTS / (slug(torch.cuda.get_device_name()) if options.device == "cuda" else "quick")
-    folder.mkdir(parents=True, exist_ok=True)
-    facts = {**machine.facts(), "rounds": options.rounds}
-    files.write(folder / "decode.json", json.dumps(facts, indent=2) + "\n")
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    rows = [COLUMNS]
     for shape in TINY if options.tiny else SHAPES:
         lines = measure(shape, options.device, options.rounds)
-        writer.writerows(lines)
-        files.write(folder / "decode.csv", text.getvalue())
+        rows += lines
+        write_both(options, "decode", rows, {"rounds": options.rounds})
         for each in lines:
             print(*filter(None, each), flush=True)
-    print(f"written: {folder / 'decode.csv'}", file=sys.stderr)
     return 0

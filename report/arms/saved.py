@@ -152,7 +152,7 @@ def build(name, scene):
     from report.arms import block_sparse_kernels as kernels
 
     if name == names.FLEX and scene.device == "cpu":
-        return kernels.flex_uncompiled(scene)
+        return kernels.flex(scene, compiled=False)
     return kernels.build(names.MASKED if name == DENSE else name, scene)
 
 

@@ -9,22 +9,17 @@ sinks", 2023, section 4.1; learned logits: OpenAI, "gpt-oss", 2025.
 """
 
 import argparse
-import csv
 import hashlib
-import io
 import json
-import sys
 from pathlib import Path
 
 import torch
 from torch.nn import functional
 
-from grader.core.sandbox import files
-from grader.gpu import machine
 from model import corpus, sdpa, weights
 from model.transformer import START, Whole, rotate, turns
-from report.measuring.machine import slug
-from report.places import RESULTS, Refused
+from report.measuring.machine import write_both
+from report.places import Refused
 from report.studies.sinks import ARMS, BESIDE, COLUMNS, bins
 
 
@@ -145,11 +140,5 @@ def main(argv):
             lines, facts = measure(options)
     except weights.BadWeights as error:
         raise Refused(str(error)) from None
-    folder = options.out or RESULTS / (slug(torch.cuda.get_device_name()) if options.device == "cuda" else "quick")
-    folder.mkdir(parents=True, exist_ok=True)
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([COLUMNS, *lines])
-    files.write(folder / "sinks.csv", text.getvalue())
-    files.write(folder / "sinks.json", json.dumps({**machine.facts(), **facts}, indent=2) + "\n")
-    print(f"written: {folder / 'sinks.csv'}", file=sys.stderr)
+    write_both(options, "sinks", [COLUMNS, *lines], facts)
     return 0

@@ -9,8 +9,6 @@ back through a window. Weights are float32; attention is in bfloat16.
 """
 
 import argparse
-import json
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -19,10 +17,8 @@ from torch import nn
 from torch.nn import functional
 
 from grader.core import in_process
-from grader.core.sandbox import files
-from grader.gpu import machine
-from report.measuring.machine import slug
-from report.places import RESULTS, Refused
+from report.measuring.machine import write_both
+from report.places import Refused
 
 OURS, THEIRS = "attention_op", ("SDPA math", "SDPA efficient")
 ARMS = (OURS, *THEIRS)
@@ -147,11 +143,6 @@ def main(argv):
     arms = [arm for arm in ARMS if options.device == "cuda" or arm != "SDPA efficient"]
     shape = TINY if options.tiny else Shape()
     found = {arm: losses(arm, options.steps, shape, options.device) for arm in arms}
-    folder = options.out or RESULTS / (slug(torch.cuda.get_device_name()) if options.device == "cuda" else "quick")
-    folder.mkdir(parents=True, exist_ok=True)
     steps = zip(range(options.steps), *found.values(), strict=True)
-    lines = [",".join(["step", *found]), *(",".join([str(step), *map(repr, each)]) for step, *each in steps)]
-    files.write(folder / "training.csv", "\n".join(lines) + "\n")
-    files.write(folder / "training.json", json.dumps({**machine.facts(), "shape": asdict(shape)}, indent=2) + "\n")
-    print(f"written: {folder / 'training.csv'}", file=sys.stderr)
+    write_both(options, "training", [["step", *found], *steps], {"shape": asdict(shape)})
     return 0

@@ -9,7 +9,7 @@ from grader.engine.grading import grade
 from grader.engine.request import Request
 from grader.registry import EVERY
 from report import places
-from report.counting.counts import SIZES, Cost
+from report.counting.cost import SIZES, Cost
 
 TILES = (64, 32)  # queries and keys of a tile of the solutions without a GPU
 

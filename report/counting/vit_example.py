@@ -44,14 +44,9 @@ def seen_by_cls(blocks):
     return patterns.Blocks(kinds, blocks.block)
 
 
-def grids(pattern, images, block):
-    """The pattern of each image."""
-    return [PATTERNS[pattern](-(-tokens // block), block) for tokens in images]
-
-
 def prepared(packed, pattern, options, qkv):
     """(grids, TileLists) of a pattern: what depends on the mask and the lengths alone, made once for all layers."""
-    found = grids(pattern, options.images, options.block)
+    found = [PATTERNS[pattern](-(-tokens // options.block), options.block) for tokens in options.images]
     cu_seqlens = torch.tensor([0, *options.images]).cumsum(0).int().to(qkv.device)
     block = (options.block, options.block)
     tile = (options.tile, options.tile) if options.tile else packed.choose_tile(block, HEAD_DIM)

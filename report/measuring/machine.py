@@ -1,11 +1,15 @@
 """The machine's facts beside the rows that were measured on it: read, compared, and written. No torch."""
 
+import csv
+import io
 import json
 import re
+import sys
 from datetime import datetime, timezone
 
 from grader.core.sandbox import files
 from report.measuring.rows import BadTable
+from report.places import RESULTS
 
 SAME_MACHINE = ("gpu", "torch", "triton")  # rows of one CSV share these
 
@@ -68,3 +72,19 @@ def write(path, machine, after, options):
     if earlier := earlier_commits(path, machine):
         facts["earlier_commits"] = earlier  # of rows measured before this run went on
     files.write(path, json.dumps(facts, indent=2) + "\n")
+
+
+def write_both(options, name, rows, facts):
+    """NAME.csv of rows with their head, and NAME.json: facts of this machine, with torch, then those that are given.
+
+    They go to the folder `options.out`, or else to report/results/ and the GPU's name, `quick` on a CPU.
+    """
+    from grader.gpu import machine
+
+    facts, text = machine.facts() | facts, io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    folder = options.out or RESULTS / (slug(facts["gpu"]) if options.device == "cuda" else "quick")
+    folder.mkdir(parents=True, exist_ok=True)
+    files.write(folder / f"{name}.csv", text.getvalue())
+    files.write(folder / f"{name}.json", json.dumps(facts, indent=2) + "\n")
+    print(f"written: {folder / name}.csv", file=sys.stderr)

@@ -120,7 +120,7 @@ def read(path, kind):
     """The rows of that class in the CSV at `path`, in its order; of two rows with the same key the later one counts.
 
     Raises BadTable where there is no such file, its header is not ours, or a line cannot be read. A last line that was
-    torn is left out, see `torn`.
+    torn is left out, see `Writer.mend`.
     """
     text = read_text(path, kind)
     text = text[: text.rstrip("\0").rfind("\n") + 1]
@@ -152,14 +152,6 @@ def read_text(path, kind):
         raise BadTable(f"{path} cannot be read: {error.strerror}") from None
 
 
-def torn(content):
-    """How many bytes at the end of a CSV are a line that was never finished (the power failed, the disk was full).
-
-    Every line is written with its end; NULs are what some file systems leave after a power failure.
-    """
-    return len(content) - (content.rstrip(b"\0").rfind(b"\n") + 1)
-
-
 class Writer:
     """Appends rows of one class to the CSV at `path`, each safe on the disk before `add` returns.
 
@@ -177,9 +169,14 @@ class Writer:
             write_whole(self.path, [], kind)
 
     def mend(self):
+        """Drop a line at the end that was never finished (the power failed, the disk was full).
+
+        Every line is written with its end; NULs are what some file systems leave after a power failure.
+        """
         content = self.path.read_bytes()
-        if cut := torn(content):
-            os.truncate(self.path, len(content) - cut)
+        whole = content.rstrip(b"\0").rfind(b"\n") + 1
+        if whole < len(content):
+            os.truncate(self.path, whole)
             self.mended = f"the last line of {self.path} was never finished: it was dropped, and is measured again"
 
     def add(self, row):

@@ -1,8 +1,8 @@
 """The fast backward pass beside its peers as a page, BACKWARD.md; blank where a peer has no such mask. No torch."""
 
-import csv
 from statistics import geometric_mean
 
+from report.pages.measured import read_words
 from report.pages.steps import interval
 from report.pages.tables import number, table
 from report.pages.template import render
@@ -16,8 +16,7 @@ LONG, SHORT = 2048, 1024  # tokens: of the rows that have a mean; below the seco
 
 def files(path=CSV):
     """{path: text} of the page."""
-    with open(path, encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_words(path)
     lines = [
         [row["shape"], row["mask"], number(float(row["fast_us"])), row["tflops"],
          *(interval(row, f"over_{peer}") for peer in PEERS)]
@@ -50,8 +49,7 @@ def told_apart(row):
 
 def ideas():
     """A table: a line for each shape, a column for each idea."""
-    with open(IDEAS, encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_words(IDEAS)
     names = list(dict.fromkeys(row["idea"] for row in rows))
     found = {(row["shape"], row["mask"], row["idea"]): told_apart(row) for row in rows}
     shapes = list(dict.fromkeys((row["shape"], row["mask"]) for row in rows))

@@ -3,24 +3,17 @@
 from collections import Counter
 from functools import partial
 
-from report.pages.block_sparse_tables import (
-    density_table,
-    each_kernel,
-    full_table,
-    maps_table,
-    pattern_table,
-    speed_up,
-    tflops,
-)
+from report.pages import block_sparse_tables as tables
 from report.pages.block_sparse_targets import TARGETS, full_map, place
 from report.pages.measured import geometric_mean, length, load_study
-from report.pages.tables import FACTS, PROTOCOL, number, plain, protocol_lines
+from report.pages.tables import PROTOCOL, machine_words, number, protocol_lines
 from report.pages.tables import table as markdown
 from report.pages.template import render
 from report.places import PUBLISHED
 from report.studies import block_sparse as names
 
 PAGES = "BLOCK_SPARSE.md", "BLOCK_SPARSE_ROWS.md"
+NOTHING = "**Nothing has been measured yet**: `python -m report block_sparse`, on an H200."
 FEW = 2  # rows of one pattern that are named each
 OURS = (*names.STEPS, "fast")
 BEFORE = {
@@ -41,7 +34,7 @@ def pages(rows, machine):
     means = {kernel: by_length(rows, kernel) for kernel in OURS}
     told = machine.get("protocol", {})
     facts = dict(
-        machine=machine_line(machine),
+        machine=f"{machine_words(machine)}." if machine else NOTHING,
         targets=markdown(
             ["figure (H200)", "aim", "worst", "where", "met in"], [target.line(rows) for target in TARGETS]
         ),
@@ -51,13 +44,13 @@ def pages(rows, machine):
         **{kernel: step(means, before, kernel) for kernel, before in BEFORE.items()},
         pictures=[f"![{words}]({name})" for name, (words, *_) in planned(rows).items()],
         protocol=protocol_lines({"protocol": {name: told[name] for name in PROTOCOL if name in told}}, "FlexAttention"),
-        every=tables_of_each(partial(pattern_table, rows)),
-        tflops=tables_of_each(partial(each_kernel, rows, show=tflops)),
-        speed_ups=tables_of_each(partial(each_kernel, rows, show=speed_up)),
+        every=tables_of_each(partial(tables.pattern_table, rows)),
+        tflops=tables_of_each(partial(tables.each_kernel, rows, show=tables.tflops)),
+        speed_ups=tables_of_each(partial(tables.each_kernel, rows, show=tables.speed_up)),
         fillings=fillings(rows),
-        full=full_table(rows),
-        density=density_table(rows),
-        maps=maps_table(rows),
+        full=tables.full_table(rows),
+        density=tables.density_table(rows),
+        maps=tables.maps_table(rows),
     )
     return {page: render(page, **facts) for page in PAGES}
 
@@ -80,15 +73,6 @@ def fillings(rows):
     head = ["pattern, N, block", "sparsity: ours", "published", "fast, us: ours", "published",
             "over FlexAttention: ours", "published"]  # fmt: skip
     return markdown(head, lines) if lines else "Nothing yet."
-
-
-def machine_line(machine):
-    if not machine:
-        return "**Nothing has been measured yet**: `python -m report block_sparse`, on an H200."
-    facts = (
-        f"{words} {plain(machine[name])}" for name, words in FACTS.items() if machine.get(name) and name != "clocks"
-    )
-    return "; ".join(facts) + "."
 
 
 # The story ------------------------------------------------------------------------------------------------------------
@@ -151,11 +135,9 @@ def planned(rows):
 def drawn(rows):
     """{path: SVG}"""
     from report.pages import block_sparse_pictures
-    from report.pages.drawing import house_style, svg
+    from report.pages.drawing import svg
 
-    found = {}
-    for name, (_, function, arguments) in planned(rows).items():
-        with house_style():
-            figure = getattr(block_sparse_pictures, function)(rows, *arguments)
-        found[name] = svg(figure)
-    return found
+    return {
+        name: svg(getattr(block_sparse_pictures, function)(rows, *arguments))
+        for name, (_, function, arguments) in planned(rows).items()
+    }

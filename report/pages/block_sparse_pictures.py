@@ -3,19 +3,7 @@
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator
 
-from report.pages.drawing import (
-    INK,
-    OURS_DARK,
-    OURS_LIGHT,
-    SOFT,
-    Look,
-    line,
-    name_ends,
-    new_figure,
-    panel,
-    plain_ticks,
-    token_ticks,
-)
+from report.pages.drawing import INK, OURS_DARK, OURS_LIGHT, SOFT, Look, finish, house_style, line, new_figure, panel
 from report.studies import block_sparse as names
 
 LOOKS = {
@@ -28,6 +16,7 @@ LOOKS = {
 GOAL = 1.5  # times as fast as FlexAttention
 
 
+@house_style()
 def speedups(rows, block):
     """A panel for each pattern: how many times as fast as FlexAttention each of ours is, against N."""
     rows = [row for row in rows if row.block == block and row.over_flex is not None and row.kernel in LOOKS]
@@ -46,8 +35,7 @@ def speedups(rows, block):
         axes.axhline(1, color=SOFT, linewidth=1, linestyle=(0, (4, 2)))
         axes.axhline(GOAL, color=INK, linewidth=1, linestyle=(0, (1, 1.5)))
         axes.set_ylim(min(0.9, lowest) / 1.1, max(GOAL, highest) * 1.1)
-        token_ticks(axes, lengths)
-        plain_ticks(axes.yaxis)
+        finish(axes, lengths, [])
         axes.yaxis.set_major_locator(FixedLocator([0.1, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8, 12]))
     handles = [
         Line2D([], [], color=look.color, linestyle=look.dashes, linewidth=look.width, marker=look.marker, label=name)
@@ -57,6 +45,7 @@ def speedups(rows, block):
     return figure
 
 
+@house_style()
 def density(rows):
     """Time over the time at density 1, against density, beside the straight line."""
     rows = [row for row in rows if row.pattern == names.BY_DENSITY and row.over_dense is not None]
@@ -76,8 +65,6 @@ def density(rows):
     axes.plot([least, 1], [least, 1], color=INK, linewidth=1, linestyle=(0, (1, 2)))
     axes.annotate("linear", (least, least), (4, -3), textcoords="offset points", va="top", size=8.5)
     axes.invert_xaxis()
-    token_ticks(axes, sorted({round(row.density, 2) for row in rows}), words=lambda value: value)
+    finish(axes, sorted({round(row.density, 2) for row in rows}), ends)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.2g}")
-    plain_ticks(axes.yaxis)
-    name_ends(axes, ends)
     return figure

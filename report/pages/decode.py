@@ -1,10 +1,8 @@
 """Decode beside cuDNN's attention and beside a copy as a page, DECODE.md, with its picture; no torch."""
 
-import csv
-import json
-
+from report.pages.measured import read_both
 from report.pages.steps import interval
-from report.pages.tables import FACTS, number, plain, table
+from report.pages.tables import machine_words, number, table
 from report.pages.template import render
 from report.places import PUBLISHED
 from report.studies.decode import COPY, CUDNN, FAST, OURS, PLAIN, SINK, X4
@@ -22,23 +20,18 @@ def files(folder=PUBLISHED):
 
 def load(folder):
     """({(shape, kernel, form): row}, facts of the machine); ({}, {}) where nothing was measured."""
-    path = folder / "decode.csv"
-    if not path.is_file():
-        return {}, {}
-    rows = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
-    facts = json.loads((folder / "decode.json").read_text(encoding="utf-8"))
+    rows, facts = read_both("decode", folder)
     return {(row["shape"], row["kernel"], row["form"]): row for row in rows}, facts
 
 
 def page(rows, facts):
     if not rows:
         return render(PAGE, rows=rows)
-    known = {words: plain(facts[name]) for name, words in FACTS.items() if facts.get(name) and name != "clocks"}
     shapes, ours = list(dict.fromkeys(shape for shape, _, _ in rows)), [k for k in OURS if kernel_rows(rows, k)]
     best, shares = ours[-1], {kernel: by_share(rows, kernel) for kernel in ours}
     beside_cudnn = [row for row in kernel_rows(rows, best) if row["over_cudnn"]]
     return render(
-        PAGE, rows=rows, machine="; ".join(f"{words} {value}" for words, value in known.items()), picture=PICTURE,
+        PAGE, rows=rows, machine=machine_words(facts), picture=PICTURE,
         rounds=facts["rounds"], best=NAMES[best],
         speeds=speeds(rows, shapes),
         slower=", ".join(row["shape"] for row in beside_cudnn if float(row["over_cudnn"]) < 1),

@@ -1,6 +1,6 @@
 """The picture of DECODE.md: the bandwidth of each kernel, and of a copy."""
 
-from report.pages.drawing import GRID, INK, OURS_DARK, OURS_LIGHT, house_style, new_figure
+from report.pages.drawing import GRID, INK, OURS_DARK, OURS_LIGHT, house_style, new_figure, on_grid
 
 COLOURS = {"copy": GRID, "cuDNN": "#a9a196", "X4": OURS_LIGHT, "fast": OURS_DARK}
 
@@ -21,8 +21,6 @@ def picture(shapes, speeds):
         axes.set_yticks(range(len(shapes)), shapes)
         axes.set_ylim(len(shapes) - 0.5, -0.75)
         axes.set_xlim(0, 1.08 * max(map(max, speeds.values())))
-        axes.grid(True, axis="x", color=GRID, linewidth=0.7)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
+        on_grid(axes, "x")
         axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=len(speeds), fontsize=9)
     return figure

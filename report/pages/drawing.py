@@ -78,11 +78,16 @@ def panel(figure, box, title, x_label, y_label, y_log=True):
     axes.set_xscale("log", base=2)
     if y_log:
         axes.set_yscale("log")
-    axes.grid(True, which="major", color=GRID, linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    on_grid(axes)
     axes.tick_params(length=3)
     return axes
+
+
+def on_grid(axes, axis="both"):
+    """Pale lines behind what is drawn, across that axis or both; no frame at the top and to the right."""
+    axes.grid(True, axis=axis, color=GRID, linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def token_ticks(axes, counts, words=length):
@@ -126,8 +131,7 @@ def name_ends(axes, ends):
     if not ends:
         return
     axes.get_xlim(), axes.get_ylim()  # asked for, they are computed
-    figure = axes.figure
-    to_points = 72 / figure.dpi
+    to_points = 72 / axes.figure.dpi
     right, (bottom, top) = axes.bbox.x1, (axes.bbox.y0 * to_points, axes.bbox.y1 * to_points)
     ends = sorted(ends, key=lambda end: axes.transData.transform(end[:2])[1])
     wanted = [axes.transData.transform(end[:2])[1] * to_points for end in ends]

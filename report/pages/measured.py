@@ -1,5 +1,7 @@
 """Committed or fresh rows as pages want them: with their machine, and the sweep's by point and in ratios. No torch."""
 
+import csv
+import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +51,20 @@ def load_study(study, folder=PUBLISHED):
     path = folder / study.csv
     found = rows.read(path, study.row) if path.is_file() else []
     return found, machine.read(folder / study.facts) if found else {}
+
+
+def read_words(path):
+    """A list of rows, each a dict of words."""
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def read_both(name, folder):
+    """(rows of a CSV as dicts of words, the facts beside it); ([], {}) where nothing was measured."""
+    path = folder / f"{name}.csv"
+    if not path.is_file():
+        return [], {}
+    return read_words(path), json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
 
 
 def times_over(row, other):

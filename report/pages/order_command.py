@@ -10,7 +10,6 @@ and beside the plain order's, slots without work, and the work of the fullest di
 
 import argparse
 import re
-import sys
 
 from report.pages.orders_model import NAMES, PUBLISHED_SHAPE, Shape, complete, figures
 
@@ -53,7 +52,3 @@ def main(arguments):
         hits, makespan, speed, idle, fullest = figures(order, *shape.sizes)
         print(f"{name:36}{hits:9.1f}{makespan:9.0f}{speed:8.2f}{idle:9.0f}{fullest:13.2f}", flush=True)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

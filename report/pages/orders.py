@@ -8,19 +8,8 @@ from dataclasses import replace
 
 from report.counting.cache_model import MI300X
 from report.counting.orders import head_first, identity, published
+from report.pages import orders_model as model
 from report.pages.measured import length, load_study
-from report.pages.orders_model import (
-    BLOCK,
-    HEADS,
-    NAMES,
-    PANELS,
-    PUBLISHED_SHAPE,
-    SEEDS,
-    TILES,
-    complete,
-    figures,
-    spread,
-)
 from report.pages.tables import number, plain, table, times
 from report.pages.template import render
 from report.places import PUBLISHED as RESULTS
@@ -38,14 +27,15 @@ def files(folder=RESULTS):
 
 
 def page(folder=RESULTS):
-    standard, piled, ours = map(figures, PANELS)
-    its_plain, its, _ = (figures(order, *PUBLISHED_SHAPE.sizes) for order in PANELS)
+    standard, piled, ours = map(model.figures, model.PANELS)
+    its_plain, its, _ = (model.figures(order, *model.PUBLISHED_SHAPE.sizes) for order in model.PANELS)
     return render(
         PAGE, dies=MI300X.dies, slots=MI300X.slots, capacity=MI300X.capacity, miss=MI300X.miss,
-        jitter=f"{MI300X.jitter:g}", BLOCK=BLOCK, TILES=TILES, HEADS=HEADS, N=TILES * BLOCK, seeds=len(SEEDS),
-        spread=spread() + 0.05, main=main_table(), sensitivity=sensitivity_table(), sizes=sizes_table(),
+        jitter=f"{MI300X.jitter:g}", BLOCK=model.BLOCK, TILES=model.TILES, HEADS=model.HEADS,
+        N=model.TILES * model.BLOCK, seeds=len(model.SEEDS), spread=model.spread() + 0.05, main=main_table(),
+        sensitivity=sensitivity_table(), sizes=sizes_table(),
         plain_hits=standard[0], piled_hits=piled[0], ours_hits=ours[0], share=piled[4], piled_speed=piled[2],
-        ours_speed=ours[2], its_shape=PUBLISHED_SHAPE, its_table=main_table(PUBLISHED_SHAPE.sizes),
+        ours_speed=ours[2], its_shape=model.PUBLISHED_SHAPE, its_table=main_table(model.PUBLISHED_SHAPE.sizes),
         its_plain=its_plain[0], its_hits=its[0], its_more=100 * (its[0] / its_plain[0] - 1), its_speed=its[2],
         **measured(*load_study(STUDY, folder)),
     )  # fmt: skip
@@ -56,8 +46,8 @@ def page(folder=RESULTS):
 
 def main_table(sizes=()):
     lines = []
-    for order, name in NAMES.items():
-        hits, makespan, speed, idle, fullest = figures(order, *sizes)
+    for order, name in model.NAMES.items():
+        hits, makespan, speed, idle, fullest = model.figures(order, *sizes)
         lines.append([name, f"{hits:.1f}", f"{makespan:.0f}", f"{speed:.2f}", f"{idle:.0f}", f"{fullest:.2f}"])
     return table(["order", "hits, %", "until the last program ends, steps", "speed", "idle, %", "fullest die"], lines)
 
@@ -72,13 +62,14 @@ def sensitivity_table():
         "never late": replace(MI300X, jitter=0.0),
         "late by up to 16 steps": replace(MI300X, jitter=16.0),
     }
-    return comparison("the model", {words: (TILES, HEADS, 1, machine) for words, machine in machines.items()})
+    sizes = model.TILES, model.HEADS, 1
+    return comparison("the model", {words: (*sizes, machine) for words, machine in machines.items()})
 
 
 def sizes_table():
     sizes = [(64, 8, 1), (64, 12, 1), (64, 64, 1), (64, 64, 8), (128, 16, 1), (128, 32, 1)]
     named = {
-        f"H={heads}{f'/{heads // sharing}' if sharing > 1 else ''} N={tiles * BLOCK}": (tiles, heads, sharing)
+        f"H={heads}{f'/{heads // sharing}' if sharing > 1 else ''} N={tiles * model.BLOCK}": (tiles, heads, sharing)
         for tiles, heads, sharing in sizes
     }
     return comparison("B=1", named)
@@ -88,8 +79,8 @@ def comparison(first, cases):
     """A table of hits and speeds of three orders, a line for each case; blank where an order leaves tiles out."""
     lines = []
     for words, sizes in cases.items():
-        standard, ours = figures(identity, *sizes), figures(head_first, *sizes)
-        piled = figures(published, *sizes) if complete(published, *sizes[:2]) else None
+        standard, ours = model.figures(identity, *sizes), model.figures(head_first, *sizes)
+        piled = model.figures(published, *sizes) if model.complete(published, *sizes[:2]) else None
         hits, speed = (f"{piled[0]:.1f}", f"{piled[2]:.2f}") if piled else ("", "")
         lines.append([words, f"{standard[0]:.1f}", hits, f"{ours[0]:.1f}", speed, f"{ours[2]:.2f}"])
     return table([first, "hits, %: plain", "published", "head first", "speed: published", "head first"], lines)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import cache
+from statistics import median
 
 from report.counting.cache_model import MI300X, simulate
 from report.counting.orders import head_first, identity, listed, longest_first, published
@@ -16,8 +17,6 @@ BLOCK = 128  # tokens of a tile
 TILES, HEADS = 64, 32  # 8k tokens: the most that the published order is a bijection for
 SEEDS = (0, 1, 2, 3, 4)
 PANELS = (identity, published, head_first)
-
-
 CACHE = 4 << 20  # bytes of an MI300X's L2, a die's
 
 
@@ -63,10 +62,6 @@ def runs(order, tiles=TILES, heads=HEADS, heads_per_kv=1, machine=MI300X, taller
     """The Run of an order for each seed."""
     places = listed(order, tiles, heads, machine.dies, heads_per_kv)
     return [simulate(places, heads_per_kv, machine, seed, taller) for seed in seeds]
-
-
-def median(values):
-    return sorted(values)[len(values) // 2]
 
 
 def figures(order, *sizes):

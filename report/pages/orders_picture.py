@@ -1,7 +1,7 @@
 """The picture of ORDERS.md: tiles of keys by die, and when each die is done, in three orders of programs."""
 
 from report.counting.orders import head_first
-from report.pages.drawing import GRID, OURS_DARK, SOFT, house_style, new_figure, plain_ticks
+from report.pages.drawing import OURS_DARK, SOFT, house_style, new_figure, on_grid, plain_ticks
 from report.pages.orders_model import BLOCK, HEADS, NAMES, PANELS, SEEDS, TILES, runs
 
 
@@ -40,9 +40,7 @@ def bars(figure, box, highest, is_first, label):
     axes = figure.add_axes(box)
     axes.set_ylim(0, 1.08 * highest)
     axes.set_xticks(range(8))
-    axes.grid(True, axis="y", color=GRID, linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    on_grid(axes, "y")
     axes.tick_params(length=3)
     plain_ticks(axes.yaxis)
     if is_first:

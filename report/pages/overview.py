@@ -1,15 +1,13 @@
 """The overview as a page, OVERVIEW.md: each pass beside its peers, of the rows of five other pages. No torch."""
 
-import csv
-
+from report.pages.measured import read_words
 from report.pages.steps import interval
 from report.pages.tables import number, table
 from report.pages.template import render
 from report.places import PUBLISHED
 
 PAGE = "OVERVIEW.md"
-PEERS = {"cudnn": "cuDNN", "fa4": "FlashAttention-4", "flex": "FlexAttention"}
-IN_SWEEP = {"cudnn": "SDPA cuDNN", "fa4": "FlashAttention-4", "flex": "FlexAttention"}
+PEERS = {"SDPA cuDNN": "cuDNN", "FlashAttention-4": "FlashAttention-4", "FlexAttention": "FlexAttention"}
 # Of the forward: batch, query heads, kv heads, head dim, tokens, causal, window.
 FORWARD = (
     (4, 16, 16, 128, 16384, True, 0), (4, 16, 16, 128, 16384, False, 0), (4, 16, 16, 128, 1024, True, 0),
@@ -23,11 +21,6 @@ BACKWARD = (
 )  # fmt: skip
 BLOCK_SPARSE = (("documents", 16384, 128), ("documents", 16384, 64), ("random FCP", 16384, 64), ("random FP", 2048, 64))
 PACKED = (("local 128", 784), ("local with global 128", 577), ("random 0.5 128", 1025))
-
-
-def read(name):
-    with open(PUBLISHED / name, encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def files():
@@ -48,7 +41,7 @@ def ends_of(cell):
 
 
 def forward():
-    rows = [row for row in read("sweep.csv") if row["dtype"] == "float16" and row["status"] == "ok"]
+    rows = [row for row in read_words(PUBLISHED / "sweep.csv") if row["dtype"] == "float16" and row["status"] == "ok"]
     for batch, heads, kv_heads, D, tokens, causal, window in FORWARD:
         wanted = {
             "batch": batch, "heads": heads, "kv_heads": kv_heads, "head_dim": D, "q_len": tokens, "k_len": tokens,
@@ -57,13 +50,13 @@ def forward():
         of = {row["kernel"]: row for row in rows if all(row[name] == str(value) for name, value in wanted.items())}
         group = f"{heads}/{kv_heads}" if heads > kv_heads else heads
         mask = f"window {window}" if window else "causal" if causal else "full"
-        ratios = (interval(of[kernel], "ours") if kernel in of else "" for kernel in IN_SWEEP.values())
+        ratios = (interval(of[kernel], "ours") if kernel in of else "" for kernel in PEERS)
         speed = number(float(of["fast"]["tflops"]))
         yield ["forward", f"B={batch} H={group} D={D} N={tokens}", mask, speed, *ratios]
 
 
 def backward():
-    rows = {(row["shape"], row["mask"]): row for row in read("backward.csv")}
+    rows = {(row["shape"], row["mask"]): row for row in read_words(PUBLISHED / "backward.csv")}
     for shape, mask in BACKWARD:
         row = rows[shape, mask]
         yield ["backward", shape, mask, row["tflops"], interval(row, "over_cudnn"), "", interval(row, "over_flex")]
@@ -71,7 +64,7 @@ def backward():
 
 def decode():
     """One new token over a full cache. Its speed is the memory's: DECODE.md has bandwidths."""
-    for row in read("decode.csv"):
+    for row in read_words(PUBLISHED / "decode.csv"):
         if (row["kernel"], row["form"]) == ("fast", ""):
             yield ["decode", row["shape"], "one new token", "", interval(row, "over_cudnn", digits=3), "", ""]
 
@@ -79,7 +72,7 @@ def decode():
 def block_sparse():
     rows = {
         (row["pattern"], int(row["n"]), int(row["block"])): row
-        for row in read("block_sparse.csv") if row["kernel"] == "fast"
+        for row in read_words(PUBLISHED / "block_sparse.csv") if row["kernel"] == "fast"
     }  # fmt: skip
     for pattern, tokens, block in BLOCK_SPARSE:
         row = rows[pattern, tokens, block]
@@ -89,7 +82,7 @@ def block_sparse():
 
 
 def packed():
-    rows = {(row["kernel"], int(row["tokens"])): row for row in read("packed.csv")
+    rows = {(row["kernel"], int(row["tokens"])): row for row in read_words(PUBLISHED / "packed.csv")
             if (row["batch"], row["heads"], row["head_dim"]) == ("8", "12", "64")}  # fmt: skip
     for kernel, tokens in PACKED:
         row, (pattern, _, block) = rows[kernel, tokens], kernel.rpartition(" ")

@@ -3,7 +3,7 @@
 import statistics
 
 from report.pages.measured import geometric_mean, load_study
-from report.pages.tables import FACTS, number, plain, protocol_lines, table, times
+from report.pages.tables import machine_words, number, plain, protocol_lines, table, times
 from report.pages.template import render
 from report.places import PUBLISHED
 from report.studies import packed as names
@@ -23,10 +23,9 @@ def files(folder=PUBLISHED):
 
 
 def pages(rows, machine):
-    facts = {words: plain(machine[name]) for name, words in FACTS.items() if machine.get(name) and name != "clocks"}
     shapes = dict.fromkeys((row.heads, row.head_dim) for row in rows)
     facts = dict(
-        machine="; ".join(f"{words} {value}" for words, value in facts.items()), rows=rows,
+        machine=machine_words(machine), rows=rows,
         patterns="\n".join(f"- *{name}*: {words}" for name, words in names.PATTERNS.items()),
         guides=[(of(shape), guide(rows, *shape)) for shape in shapes],
         pays=pays_table(rows, shapes), needed=needed_table(rows, shapes), dense=dense_table(rows, shapes),
@@ -102,32 +101,35 @@ def pays(rows, pattern):
     return bool(found) and all(row.sparsity > 0 and row.over_cudnn_low > 1 for row in found)
 
 
-def needed_table(rows, shapes):
-    """The part of all blocks that must be hidden so that every row of EVEN which hides as much is faster than cuDNN."""
+def by_tokens(rows, shapes, words):
+    """A line for each image, a column for each shape of heads: words(the rows of both)."""
     lines = []
     for tokens in dict.fromkeys(row.tokens for row in rows):
-        line = [f"{tokens:,}"]
-        for heads, head_dim in shapes:
-            some = chosen(rows, tokens=tokens, heads=heads, head_dim=head_dim)
-            some = [row for row in some if names.parts(row.kernel)[0] in EVEN and row.over_cudnn is not None]
-            slower = max((row.block_sparsity for row in some if row.over_cudnn <= 1), default=0.0)
-            enough = [row.block_sparsity for row in some if row.block_sparsity > slower]
-            line.append(f"{100 * min(enough):.0f} %" if enough else "more than was tried")
-        lines.append(line)
+        of_image = [chosen(rows, tokens=tokens, heads=heads, head_dim=head_dim) for heads, head_dim in shapes]
+        lines.append([f"{tokens:,}", *map(words, of_image)])
     return table(["tokens", *map(of, shapes)], lines) if rows else ""
+
+
+def needed_table(rows, shapes):
+    """The part of all blocks that must be hidden so that every row of EVEN which hides as much is faster than cuDNN."""
+
+    def needed(some):
+        some = [row for row in some if names.parts(row.kernel)[0] in EVEN and row.over_cudnn is not None]
+        slower = max((row.block_sparsity for row in some if row.over_cudnn <= 1), default=0.0)
+        enough = [row.block_sparsity for row in some if row.block_sparsity > slower]
+        return f"{100 * min(enough):.0f} %" if enough else "more than was tried"
+
+    return by_tokens(rows, shapes, needed)
 
 
 def dense_table(rows, shapes):
     """Our kernel with every block visible, over cuDNN: the range over batches."""
-    lines = []
-    for tokens in dict.fromkeys(row.tokens for row in rows):
-        line = [f"{tokens:,}"]
-        for heads, head_dim in shapes:
-            some = chosen(rows, tokens=tokens, heads=heads, head_dim=head_dim, kernel=names.arm("dense", 128))
-            found = [row.over_cudnn for row in some if row.over_cudnn is not None]
-            line.append(f"{min(found):.2f} to {max(found):.2f}" if found else "")
-        lines.append(line)
-    return table(["tokens", *map(of, shapes)], lines) if rows else ""
+
+    def dense(some):
+        found = [row.over_cudnn for row in chosen(some, kernel=names.arm("dense", 128)) if row.over_cudnn is not None]
+        return f"{min(found):.2f} to {max(found):.2f}" if found else ""
+
+    return by_tokens(rows, shapes, dense)
 
 
 def rows_of_192(rows):
@@ -215,11 +217,6 @@ def drawn(rows):
     if not rows:
         return {}
     from report.pages import packed_pictures
-    from report.pages.drawing import house_style, svg
+    from report.pages.drawing import svg
 
-    found = {}
-    for name, (_, function) in FIGURES.items():
-        with house_style():
-            figure = getattr(packed_pictures, function)(rows)
-        found[name] = svg(figure)
-    return found
+    return {name: svg(getattr(packed_pictures, function)(rows)) for name, (_, function) in FIGURES.items()}

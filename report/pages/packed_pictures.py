@@ -2,19 +2,7 @@
 
 from matplotlib.ticker import FixedLocator
 
-from report.pages.drawing import (
-    INK,
-    OURS_DARK,
-    OURS_LIGHT,
-    SOFT,
-    Look,
-    line,
-    name_ends,
-    new_figure,
-    panel,
-    plain_ticks,
-    token_ticks,
-)
+from report.pages.drawing import INK, OURS_DARK, OURS_LIGHT, SOFT, Look, finish, house_style, line, new_figure, panel
 from report.studies import packed as names
 
 BLOCK = 128  # of the first picture
@@ -40,6 +28,7 @@ def largest(rows):
     return batch, found
 
 
+@house_style()
 def speed(rows):
     """A panel for each shape of heads: how many times as fast as cuDNN, against the tokens of an image."""
     batch, shapes = largest(rows)
@@ -60,13 +49,12 @@ def speed(rows):
             line(axes, pattern, [row.tokens for row in points], ys, look=look)
             ends.append((points[-1].tokens, ys[-1], pattern, look))
         axes.axhline(1, color=SOFT, linewidth=1, linestyle=(0, (4, 2)))
-        token_ticks(axes, sorted({row.tokens for row in some}), words=str)
-        plain_ticks(axes.yaxis)
+        finish(axes, sorted({row.tokens for row in some}), ends, words=str)
         axes.yaxis.set_major_locator(FixedLocator([0.5, 0.75, 1, 1.5, 2, 3, 4]))
-        name_ends(axes, ends)
     return figure
 
 
+@house_style()
 def hidden(rows):
     """A dot for each row of the largest batch: the speed over all blocks visible, by the part of them that is left."""
     batch, shapes = largest(rows)
@@ -89,9 +77,8 @@ def hidden(rows):
         axes.plot([least, 1], [1 / least, 1], color=INK, linewidth=1, linestyle=(0, (1, 2)))
         axes.annotate("work alone", (least, 1 / least), (-10, 0), textcoords="offset points", size=8.5, ha="right")
         axes.invert_xaxis()
-        token_ticks(axes, [1, 0.5, 0.25, 0.125, 0.0625], words=str)
+        finish(axes, [1, 0.5, 0.25, 0.125, 0.0625], [])
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:.3g}")
-        plain_ticks(axes.yaxis)
         axes.yaxis.set_major_locator(FixedLocator([1, 2, 4, 8, 16]))
         axes.legend(frameon=False, fontsize=8.5, loc="upper left")
     return figure

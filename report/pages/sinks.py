@@ -1,11 +1,9 @@
 """Losses by position with and without sinks as a page, SINKS.md, with its picture; no torch."""
 
-import csv
-import json
 from dataclasses import dataclass
 
-from report.pages.measured import length
-from report.pages.tables import FACTS, plain, table
+from report.pages.measured import length, read_both
+from report.pages.tables import machine_words, table
 from report.pages.template import render
 from report.places import PUBLISHED
 from report.studies.sinks import FULL, LEARNED
@@ -42,23 +40,20 @@ def files(folder=PUBLISHED):
 
 def load(folder):
     """({arm: [Point]}, facts); ({}, {}) where nothing was measured."""
-    path, arms = folder / "sinks.csv", {}
-    if not path.is_file():
-        return {}, {}
-    for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):
+    (rows, facts), arms = read_both("sinks", folder), {}
+    for row in rows:
         values = [float(row[name]) for name in ("loss", "error", "less", "less_error")]
         arms.setdefault(row["arm"], []).append(Point(int(row["start"]), int(row["end"]), *values))
-    return arms, json.loads((folder / "sinks.json").read_text(encoding="utf-8"))
+    return arms, facts
 
 
 def page(arms, facts):
     if not arms:
         return render(PAGE, arms=arms)
-    known = {words: plain(facts[name]) for name, words in FACTS.items() if facts.get(name) and name != "clocks"}
     trained = facts["models"][FULL]["trained"]
     tokens = trained["plan"]["tokens"]
     return render(
-        PAGE, arms=arms, machine="; ".join(f"{words} {value}" for words, value in known.items()), picture=PICTURE,
+        PAGE, arms=arms, machine=machine_words(facts), picture=PICTURE,
         facts=facts, trained=trained, learned=facts["models"][LEARNED]["trained"], tokens=tokens,
         table=losses_table(arms), last={name: points[-1] for name, points in arms.items()},
         inside={name: within(points, tokens) for name, points in arms.items()}, shares=shares(facts["models"][FULL]),

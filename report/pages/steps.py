@@ -5,11 +5,10 @@ it, those of flash_attention_4.csv two of ours with a peer's, each in one run: m
 bootstrap intervals over the rounds.
 """
 
-import csv
 from statistics import geometric_mean
 
 from report.measuring.rows import BadTable
-from report.pages.measured import load, load_study, times_over
+from report.pages.measured import load, load_study, read_words, times_over
 from report.pages.tables import number, table, times
 from report.pages.template import render
 from report.places import PUBLISHED
@@ -34,14 +33,14 @@ LADDER = {
 
 def files(folder=PUBLISHED):
     """{path: text} of the page; raises BadTable or OSError."""
-    ideas = read(folder / "ideas.csv")
+    ideas = read_words(folder / "ideas.csv")
     makers = one_by_one, together, each_idea, in_all
     facts = {
         name: made([row for row in ideas if row["run"] in runs])
         for runs, names in zip(TURNS, NAMES, strict=True)
         for name, made in zip(names, makers, strict=True)
     }
-    facts |= beside(read(folder / "flash_attention_4.csv"))
+    facts |= beside(read_words(folder / "flash_attention_4.csv"))
     facts |= over_flex(load_study(block_sparse.STUDY, folder)[0])
     facts["awaited"] = gains(ideas, "tiles awaited before the softmax")[AWAITED]
     facts["first_wait"] = first_wait(gains(ideas, "the softmax before the wait for p @ v"))
@@ -62,12 +61,6 @@ def in_sweep(folder):
         if (row.tier, row.q_len, row.causal, row.dtype) == shape and row.kernel in ("SDPA cuDNN", "fast")
     }
     return times(times_over(found["SDPA cuDNN"], found["fast"]))
-
-
-def read(path):
-    """A list of rows, each a dict of words."""
-    with open(path, encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def interval(row, name, digits=2):

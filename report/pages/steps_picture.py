@@ -1,6 +1,6 @@
 """The picture of STEPS.md: how fast each form is beside cuDNN, from P4 on."""
 
-from report.pages.drawing import GRID, INK, OURS_DARK, OURS_LIGHT, SOFT, house_style, new_figure
+from report.pages.drawing import INK, OURS_DARK, OURS_LIGHT, SOFT, house_style, new_figure, on_grid
 
 
 def picture(forms, masks, shape):
@@ -18,8 +18,6 @@ def picture(forms, masks, shape):
         axes.set_yticks(range(len(forms)), forms)
         axes.set_ylim(len(forms) - 0.5, -0.75)
         axes.set_xlim(0, 1.45)
-        axes.grid(True, axis="x", color=GRID, linewidth=0.7)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
+        on_grid(axes, "x")
         axes.legend(frameon=False, loc="upper right", fontsize=9)
     return figure

@@ -9,8 +9,6 @@ from report.pages import measured
 from report.pages.measured import mask, shape
 from report.studies.sweep import OURS
 
-FIGURES = "figures"
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -49,7 +47,7 @@ def plans(sweep):
     if any(mask(row) == "window" for row in main):
         shapes = " and ".join(dict.fromkeys(shape(row) for row in main if mask(row) == "window"))
         found["windows"] = Plan(f"time against the window, {shapes}, {first}", "windows", (first,))
-    return {f"{FIGURES}/{name}.svg": plan for name, plan in found.items()}
+    return {f"figures/{name}.svg": plan for name, plan in found.items()}
 
 
 def figure(sweep, plan):

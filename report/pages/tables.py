@@ -54,6 +54,12 @@ def plain(value):
     return " ".join(str(value).split()).replace("|", "\\|")
 
 
+def machine_words(facts):
+    """`GPU NVIDIA H200; driver 580`: all of a machine's facts but its clocks."""
+    known = [name for name in FACTS if facts.get(name) and name != "clocks"]
+    return "; ".join(f"{FACTS[name]} {plain(facts[name])}" for name in known)
+
+
 def commits(facts):
     """`commit 0123456789ab`, or all of those at which rows were measured; empty where none is known."""
     named = [commit[:12] for commit in (*facts.get("earlier_commits", ()), facts.get("commit")) if commit]

@@ -124,15 +124,15 @@ def work(families, lengths, tiles, traced):
     families: {name: N -> Case}. tiles: queries and keys of one. traced: {name: [(N, tiles), ...]}, of kernels that ran.
     """
     styles = [
-        ("#8b8378", "v", (0, (4, 2))),
-        ("#a08a6c", "P", "-"),
-        (OURS_LIGHT, "s", (0, (5, 1.5))),
-        (OURS_DARK, "o", "-"),
+        ("#8b8378", (0, (4, 2)), 3),
+        ("#a08a6c", "-", 3),
+        (OURS_LIGHT, (0, (5, 1.5)), 5),
+        (OURS_DARK, "-", 6),
     ]
     with house_style():
         figure = new_figure(7.6, 4.2, f"Tiles of {tiles[0]} queries x {tiles[1]} keys that one head visits")
         axes, ends = panel(figure, (0.12, 0.13, 0.6, 0.74), "", "N, tokens", "tiles"), []
-        for (name, made), (colour, _, dashes), rank in zip(families.items(), styles, (3, 3, 5, 6), strict=True):
+        for (name, made), (colour, dashes, rank) in zip(families.items(), styles, strict=True):
             look = Look(name, colour, "", dashes, 1.8, rank)
             counts = [tiles_of(made(n), *tiles) for n in lengths]
             line(axes, name, lengths, counts, look=look)

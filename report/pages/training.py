@@ -1,10 +1,9 @@
 """A tiny transformer's losses as a page, TRAINING.md, with its picture; no torch."""
 
-import csv
-import json
 from decimal import ROUND_CEILING, Context, Decimal
 
-from report.pages.tables import FACTS, number, plain, table
+from report.pages.measured import read_both
+from report.pages.tables import machine_words, number, table
 from report.pages.template import render
 from report.places import PUBLISHED
 
@@ -21,12 +20,9 @@ def files(folder=PUBLISHED):
 
 def load(folder):
     """({arm: [loss of each step]}, facts of the machine); ({}, {}) where nothing was measured."""
-    path = folder / "training.csv"
-    if not path.is_file():
-        return {}, {}
-    rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
-    losses = {name: [float(row[name]) for row in rows] for name in rows[0] if name != "step"}
-    return losses, json.loads((folder / "training.json").read_text(encoding="utf-8"))
+    rows, facts = read_both("training", folder)
+    names = [name for name in rows[0] if name != "step"] if rows else []
+    return {name: [float(row[name]) for row in rows] for name in names}, facts
 
 
 def apart(losses):
@@ -36,13 +32,12 @@ def apart(losses):
 
 
 def page(losses, facts):
-    known = {words: plain(facts[name]) for name, words in FACTS.items() if facts.get(name) and name != "clocks"}
     found = apart(losses) if losses else []
     near = sum(far <= MOST * between for far, between in found)
     late = found[len(found) // 2 :]
     over = [pair for pair in found if pair[0] > MOST * pair[1]]
     return render(
-        PAGE, losses=losses, machine="; ".join(f"{words} {value}" for words, value in known.items()), picture=PICTURE,
+        PAGE, losses=losses, machine=machine_words(facts), picture=PICTURE,
         steps=len(found), near=near, most=MOST, table=losses_table(losses),
         largest=max((far for far, _ in found), default=0.0), between=max((each for _, each in found), default=0.0),
         over=[at_most(max(each)) for each in zip(*over, strict=True)], others=len(over),
@@ -69,9 +64,7 @@ def losses_table(losses):
 
 def drawn(losses):
     """The SVG: the losses, and how far apart they are."""
-    from report.pages.drawing import house_style, svg
+    from report.pages.drawing import svg
     from report.pages.training_picture import picture
 
-    with house_style():
-        figure = picture(losses, apart(losses))
-    return svg(figure)
+    return svg(picture(losses, apart(losses)))

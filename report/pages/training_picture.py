@@ -1,11 +1,12 @@
 """The picture of a training: three losses, and how far ours is from the others beside how far these are apart."""
 
-from report.pages.drawing import GRID, INK, OURS_DARK, SOFT, new_figure
+from report.pages.drawing import INK, OURS_DARK, SOFT, house_style, new_figure, on_grid
 
 COLOURS = (OURS_DARK, "#a08a6c", "#8b8378")
 DASHES = ("-", (0, (4, 2)), (0, (1, 1.5)))
 
 
+@house_style()
 def picture(losses, apart, width=10.5):
     figure = new_figure(width, 3.9, "A tiny transformer, trained three times from the same weights")
     steps = range(1, len(apart) + 1)
@@ -20,8 +21,6 @@ def picture(losses, apart, width=10.5):
     right.set_yscale("log")
     for axes in (left, right):
         axes.set_xlabel("step")
-        axes.grid(True, color=GRID, linewidth=0.7)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
+        on_grid(axes)
         axes.legend(frameon=False, fontsize=9, labelcolor=INK)
     return figure

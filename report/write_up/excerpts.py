@@ -7,16 +7,9 @@ import re
 import textwrap
 
 from report.places import NotThere, source
+from report.studies.ladder import FAST, RUNGS
 
-MODULES = {
-    "P1": "p1_naive_attention.py",
-    "P2": "p2_online_softmax.py",
-    "P3": "p3_flash_attention.py",
-    "P4": "p4_causal.py",
-    "P5": "p5_gqa.py",
-    "P6": "p6_sliding_window.py",
-    "P7": "p7_sinks_and_window.py",
-}
+MODULES = {problem: rung.module for problem, rung in RUNGS.items() if rung.module != FAST}
 # Where each step begins and ends in the kernels of P3 to P7: the first line with these words, and the next with those.
 STEPS = {
     "indices": ("    q_start = ", "O += batch"),

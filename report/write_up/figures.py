@@ -14,6 +14,7 @@ from report.pages.drawing import (
     SOFT,
     house_style,
     new_figure,
+    on_grid,
     plain_ticks,
 )
 from report.pages.measured import length
@@ -49,9 +50,8 @@ def ladder(found):
         axes.tick_params(length=0)
         axes.tick_params(axis="y", labelcolor=INK)
         plain_ticks(axes.xaxis)
-        axes.grid(True, color=GRID, linewidth=0.7)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right", "left"]].set_visible(False)
+        on_grid(axes)
+        axes.spines["left"].set_visible(False)
         return figure
 
 

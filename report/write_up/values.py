@@ -95,7 +95,9 @@ def by_formula(ladder):
         "acc_kib": acc_kib, "acc_share": acc_kib / tables.REGISTERS_KIB, "registers_kib": tables.REGISTERS_KIB,
         "half": 100 * computed("P4", point) / computed("P3", point),
         "p5_over_p6": {n: computed("P5", point_n) / computed("P6", point_n) for n, point_n in at.items()},
-        "schedule": {n: [scheduled(point_n, own) for own in (0, OWN_TILES)] for n, point_n in at.items()},
+        # How many times as fast as P3 the schedule lets P4 be.
+        "schedule": {n: [tables.makespan("P3", point_n, own) / tables.makespan("P4", point_n, own)
+                         for own in (0, OWN_TILES)] for n, point_n in at.items()},
         "own_tiles": OWN_TILES, "multiprocessors": tables.MULTIPROCESSORS,
         "work_ratio": {n: computed("P3", point_n) / computed("P4", point_n) for n, point_n in at.items()},
         "sink_pairs": 100 * (visible["P7"] / visible["P6"] - 1),
@@ -103,11 +105,6 @@ def by_formula(ladder):
         "mixed": {"N": MIXED[0], "block": MIXED[1], "table": tables.mixed_up(*MIXED)},
         "blind": {"N": BLIND[0], "table": tables.blind(*BLIND)},
     }  # fmt: skip
-
-
-def scheduled(point, own):
-    """How many times as fast as P3 the schedule lets P4 be."""
-    return tables.makespan("P3", point, own) / tables.makespan("P4", point, own)
 
 
 def by_trial():

@@ -2,9 +2,6 @@
 
 import contextlib
 import csv
-import os
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -14,8 +11,9 @@ from grader.gpu.timing import Timing
 from report.arms import decode as arms
 from report.arms.decode_check import expect, fault
 from report.measuring.graphs import CALLS, GraphArm
-from report.places import ROOT, Refused
+from report.places import Refused
 from report.studies.decode import COLUMNS, COPY, CUDNN, NEW, PAGES, PLAIN, RAGGED, SHAPES, SINK, TINY, WINDOW, X4
+from report.tests import called
 
 (SMALL,) = TINY
 
@@ -183,10 +181,7 @@ def test_without_a_gpu_it_is_refused(tmp_path):
 @pytest.mark.thorough
 def test_a_tiny_one_runs_in_the_interpreter(tmp_path):
     pytest.importorskip("triton")
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    options = ["--tiny", "--rounds", "1", "--device", "cpu", "--out", tmp_path]
-    command = [sys.executable, "-m", "report", "decode", *options]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    done = called.report("decode", "--tiny", "--rounds", "1", "--device", "cpu", "--out", tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
     rows = list(csv.DictReader((tmp_path / "decode.csv").read_text("utf-8").splitlines()))
     forms = ["", *(form.name for form in SMALL.forms), "pieces of 128"]

@@ -1,15 +1,11 @@
 """Saved patterns: every kernel that can run here is right on them, and what cannot be used is one sentence."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 
 from report import __main__ as command_line
 from report.arms import sample
-from report.places import ROOT
+from report.tests.called import report
 
 pytest.importorskip("triton")
 
@@ -22,12 +18,6 @@ def saved(folder, name="x.pt", arguments=("random", "--kinds", "FCP", "--tokens"
     return folder / name
 
 
-def run(*arguments):
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    command = [sys.executable, "-m", "report", "saved", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
-
-
 @pytest.mark.thorough
 def test_every_kernel_is_right_and_a_wrong_answer_fails(tmp_path):
     good = saved(tmp_path, "good.pt")
@@ -35,12 +25,12 @@ def test_every_kernel_is_right_and_a_wrong_answer_fails(tmp_path):
     held = torch.load(good)["o"]
     held[0, 1, 5] *= 1.5
     wrong = saved(tmp_path, "wrong.pt", o=held)
-    done = run(good, bare)
+    done = report("saved", good, bare)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("PASS") == 12 and done.stdout.count("not run") == 2
     assert "random FCP, B=1 H=2 N=160 D=16, blocks of 32" in done.stdout and "2 files, 0 with a FAIL" in done.stdout
     assert done.stderr == ""
-    done = run(wrong, good, "--only", "simple,row_pairs")
+    done = report("saved", wrong, good, "--only", "simple,row_pairs")
     assert done.returncode == 1 and done.stdout.count("FAIL ") == 2 and done.stdout.count("PASS") == 2
     assert "the saved o is not that of its q, k, v and mask" in done.stdout and done.stdout.endswith(f"\n  {wrong}\n")
 

@@ -1,28 +1,17 @@
 """The vision transformer's example: it ends with what is right, and CLS sees all in every pattern."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from grader.kinds.block_sparse.patterns import FULL
 from report.counting import vit_example
-from report.places import ROOT
+from report.tests.called import report
 
 pytest.importorskip("triton")
 
 
-def example(*arguments):
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    environment["OMP_NUM_THREADS"] = "1"  # other tests want the other cores
-    command = [sys.executable, "-m", "report", "vit_example", *arguments]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
-
-
 @pytest.mark.thorough
 def test_it_is_right_and_says_what_it_visits():
-    done = example("--heads", "1", "--images", "197,5,257")
+    done = report("vit_example", "--heads", "1", "--images", "197,5,257")
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
     assert done.stdout.count("within what a careful kernel may be off by") == len(vit_example.PATTERNS)
     assert "42 of 42 tiles visited by each head; hidden: 0 % of all pairs" in done.stdout
@@ -32,7 +21,7 @@ def test_it_is_right_and_says_what_it_visits():
 
 @pytest.mark.thorough
 def test_a_larger_block_is_cut_into_tiles():
-    done = example("--heads", "1", "--images", "197", "--block", "128", "--only", "dense")
+    done = report("vit_example", "--heads", "1", "--images", "197", "--block", "128", "--only", "dense")
     assert done.returncode == 0 and "8 of 8 tiles" in done.stdout and "\n    F F\n    F F\n" in done.stdout
 
 
@@ -56,5 +45,5 @@ def test_where_cls_is_named_it_sees_all_and_is_seen_by_all(name):
 )
 @pytest.mark.thorough
 def test_bad_arguments_are_one_sentence(arguments, words):
-    done = example(*arguments)
+    done = report("vit_example", *arguments)
     assert done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr

@@ -1,7 +1,5 @@
 """The page on the fast backward pass, and how its rows are made of times."""
 
-import csv
-
 import pytest
 import torch
 
@@ -9,12 +7,12 @@ from grader.gpu.timing import Timing
 from report.arms import backward as arms
 from report.arms.backward_ideas import WITHOUT
 from report.pages import backward
+from report.pages.measured import read_words
 from report.places import Refused
 
 
 def test_the_committed_rows_and_what_the_page_says_of_them():
-    with open(backward.CSV, encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_words(backward.CSV)
     assert list(rows[0]) == list(arms.HEAD) and len(rows) == len(arms.SHAPES)
     assert len({(row["gpu"], row["torch"], row["triton"], row["rounds"]) for row in rows}) == 1
     (text,) = backward.files().values()
@@ -22,8 +20,7 @@ def test_the_committed_rows_and_what_the_page_says_of_them():
     slower = [row["shape"] for row in rows if float(row["over_cudnn"] or 1) < 1 and tokens(row) >= backward.LONG]
     assert all(f"{shape} " in text.partition("Slower than cuDNN there: ")[2].partition(".\n")[0] for shape in slower)
     assert all(float(row["over_cudnn"] or 1) >= 1 for row in rows)
-    with open(backward.IDEAS, encoding="utf-8", newline="") as file:
-        ideas = list(csv.DictReader(file))
+    ideas = read_words(backward.IDEAS)
     assert list(ideas[0]) == list(arms.IDEAS_HEAD) and {row["idea"] for row in ideas} == set(WITHOUT)
 
 

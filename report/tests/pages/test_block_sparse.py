@@ -22,7 +22,7 @@ def whole(some):
 
 def test_a_page_of_nothing(tmp_path):
     text = "".join(block_sparse.files(tmp_path).values())
-    assert "Nothing has been measured yet" in text and text.count("| not measured |") == len(TARGETS)
+    assert text.count("| not measured |") == len(TARGETS)
 
 
 def test_a_whole_page_and_its_pictures(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 from grader.tests.support import thorough_but
 from report import __main__ as command_line
 from report.measuring.rows import BadTable
-from report.pages import steps
+from report.pages import block_sparse, decode, packed, sinks, steps, training
 from report.pages.template import TEMPLATES
 from report.places import PUBLISHED, REPORT
 
@@ -15,6 +15,11 @@ SLOW = ("write_up", "orders", "sweep")  # kernels run while they are made, an or
 @pytest.mark.parametrize("name", thorough_but([n for n in command_line.PAGES if n not in SLOW], command_line.PAGES))
 def test_the_committed_page_is_what_is_written(name, capsys):
     assert command_line.main(["pages", name, "--check"]) == 0, "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize("page", [block_sparse, packed, decode, training, sinks])
+def test_a_page_of_nothing_says_so(page, tmp_path):
+    assert "Nothing has been measured yet" in "".join(page.files(tmp_path).values())
 
 
 def test_a_page_that_drifted_is_named_and_written_anew(tmp_path, monkeypatch, capsys):

@@ -1,4 +1,4 @@
-"""The page on decode: an empty one, what it says of rows, and the committed ones."""
+"""The page on decode: what it says of rows, and the committed ones."""
 
 import csv
 import json
@@ -35,11 +35,6 @@ X4_ALONE = (
     line(WIDE, "x4", "sink logit", over_plain=1.004),
     line(WIDE, "x4", "window 1024", us=9.0, of_copy=0.8, over_plain=0.1),
 )  # fmt: skip
-
-
-def test_a_page_of_nothing(tmp_path):
-    (text,) = decode.files(tmp_path).values()
-    assert "Nothing has been measured yet" in text
 
 
 def test_the_page_says_what_the_rows_say(tmp_path):

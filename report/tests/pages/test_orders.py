@@ -8,7 +8,7 @@ import pytest
 
 from report.counting.orders import head_first, identity, listed, published
 from report.measuring.rows import not_measured, read, write_whole
-from report.pages import orders
+from report.pages import orders, orders_model
 from report.studies.orders import STUDY, WHOLE
 
 
@@ -18,7 +18,7 @@ def page():
 
 
 def test_the_story_is_in_the_figures():
-    plain, piled, ours = map(orders.figures, (identity, published, head_first))
+    plain, piled, ours = map(orders_model.figures, (identity, published, head_first))
     assert plain[0] < piled[0] < ours[0]
     assert piled[2] < 0.8 and ours[2] > 1.2
     assert piled[4] == pytest.approx(60.5 / 32.5) and ours[4] == 1
@@ -33,7 +33,7 @@ def test_the_published_order_is_slower_in_every_line(page):
 
 @pytest.mark.thorough
 def test_no_figures_where_an_order_leaves_tiles_out(page):
-    assert not orders.complete(published, 128, 2) and orders.complete(published, 64, 2)
+    assert not orders_model.complete(published, 128, 2) and orders_model.complete(published, 64, 2)
     lines = [line.split("|") for line in page.splitlines() if "N=16384" in line]
     assert len(lines) == 2
     assert all(not cells[3].strip() and not cells[5].strip() and cells[4].strip() for cells in lines)

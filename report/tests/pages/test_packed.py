@@ -1,4 +1,4 @@
-"""The page on packed attention: an empty one, one of some rows, and what its guide says of rows made up."""
+"""The page on packed attention: one of some rows, and what its guide says of rows made up."""
 
 from dataclasses import replace
 
@@ -18,11 +18,6 @@ def row(tokens, kernel, over, sparsity=0.5, batch=1):
 
 def lines(text):
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()[2:]]
-
-
-def test_a_page_of_nothing(tmp_path):
-    text = "".join(packed.files(tmp_path).values())
-    assert "Nothing has been measured yet" in text
 
 
 def test_the_fastest_block_on_the_whole_is_named_and_dense_where_none_is_faster():

@@ -1,4 +1,4 @@
-"""The page on sinks: an empty one, what it says of each outcome, and the committed rows."""
+"""The page on sinks: what it says of each outcome, and the committed rows."""
 
 import json
 
@@ -22,11 +22,6 @@ def write(folder, less, error=0.01):
     (folder / "sinks.csv").write_text("\n".join([",".join(COLUMNS), *lines]) + "\n", "utf-8")
     (folder / "sinks.json").write_text(json.dumps(FACTS), "utf-8")
     return folder
-
-
-def test_a_page_of_nothing(tmp_path):
-    (text,) = sinks.files(tmp_path).values()
-    assert "Nothing has been measured yet" in text
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,10 @@
-"""The page on training: an empty one, the committed one, and what it counts."""
-
-import os
-import subprocess
-import sys
+"""The page on training: the committed one, and what it counts."""
 
 import pytest
 
 from report.pages import training
-from report.places import PUBLISHED, ROOT
-
-
-def test_a_page_of_nothing(tmp_path):
-    (text,) = training.files(tmp_path).values()
-    assert "Nothing has been measured yet" in text
+from report.places import PUBLISHED
+from report.tests import called
 
 
 def test_how_far_apart_losses_are():
@@ -32,21 +24,7 @@ def test_the_committed_training_learns():
 @pytest.mark.thorough
 def test_a_tiny_one_trains_alike_in_the_interpreter(tmp_path):
     pytest.importorskip("triton")
-    command = [
-        sys.executable,
-        "-m",
-        "report",
-        "training",
-        "--steps",
-        "2",
-        "--tiny",
-        "--device",
-        "cpu",
-        "--out",
-        tmp_path,
-    ]
-    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    done = called.report("training", "--steps", "2", "--tiny", "--device", "cpu", "--out", tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
     losses, _ = training.load(tmp_path)
     assert losses["attention_op"] == pytest.approx(losses["SDPA math"], rel=1e-6)
