@@ -68,7 +68,7 @@ def compare(names: list[str], own: Variables, right: Variables | None, matched: 
         for name in (name for name in tile.values if name in names):
             value, other = tile.values[name], theirs.get(key, {}).get(name) if name in matched else None
             each = Shown(name, where, value, other if other is not None and other.shape == value.shape else None, row)
-            row = each.place[0] if each.off.any() else row
+            row = each.place[0] if each.place and each.off.any() else row
             shown.append(each)
     return shown
 

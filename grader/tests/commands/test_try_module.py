@@ -122,6 +122,7 @@ def test_variables_are_shown_tile_by_tile_beside_the_references(tmp_path, monkey
     said = show(far, "row_max")
     assert "your tiles begin at 64, 96; the reference's at 32, 64, 96" in said
     assert said.endswith("no difference from the reference in row_max\n")  # in the tiles that both have
+    assert show(far, "first").endswith("first difference from the reference: first, before the loops\n")
     assert main([*asked, "alhpa"]) == 2
     assert "no variable of the kernel is called alhpa; did you mean alpha? there are " in capsys.readouterr().err
     monkeypatch.setattr(course, "current", lambda: replace(HERE, folder=tmp_path))
