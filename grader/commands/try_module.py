@@ -143,10 +143,8 @@ def show_variables(names, variables, kind, problem, case, placed, tiles, program
         with loaded(problem, solution, "cpu") as function, followed(problem, "cpu", program) as right, unseen():
             function(*(each.tensor for each in placed), **prepare(function, kind, case, tiles, "cpu"))
     shown, console = try_variables.compare(names, variables, right, matched), terminal.make_console()
-    console.print(
-        f"program {program} of {variables.programs}: values at the end of each tile; row 0 is the program's first",
-        markup=False,
-    )
+    of = f"program {program} of {variables.programs}"
+    console.print(f"{of}: values at the end of each tile; row 0 is the program's first", markup=False)
     for line, theirs in try_variables.lines(shown, variables, right):
         console.print(line, style="dim" if theirs else None, markup=False, soft_wrap=True)
 
@@ -192,9 +190,8 @@ def what_raised(error, problem, path):
     from grader.core.worker.replies import describe_error
     from grader.unfinished import explain_exception
 
-    raised = describe_error(
-        getattr(error, "plain", error), str(path), path.read_text(encoding="utf-8"), problem.gap_word
-    )
+    plain, text = getattr(error, "plain", error), path.read_text(encoding="utf-8")
+    raised = describe_error(plain, str(path), text, problem.gap_word)
     if not (raised.line or raised.todo):
         raise error
     said = explain_exception(raised, problem, path).sentence

@@ -58,8 +58,7 @@ def compare(names: list[str], own: Variables, right: Variables | None, matched: 
     for name in names:
         if name not in own.names_seen:
             close = difflib.get_close_matches(name, own.names_seen, n=1)
-            hint = f"did you mean {close[0]}? " if close else ""
-            known = ", ".join(own.names_seen)
+            hint, known = f"did you mean {close[0]}? " if close else "", ", ".join(own.names_seen)
             raise BadArguments(f"no variable of the kernel is called {name}; {hint}there are {known}")
     theirs = {key: tile.values for key, _, tile in labelled(right)} if right else {}
     shown = list[Shown]()
@@ -77,6 +76,7 @@ def lines(shown: list[Shown], own: Variables, right: Variables | None) -> list[t
     """[(line, whether it is the reference's)]: one variable after the other; at last what the comparison says."""
     found, width = list[tuple[str, bool]](), max(len(each.label) for each in shown)
     compared = {each.name for each in shown if each.right is not None}
+    theirs = {key: tile.values for key, _, tile in labelled(right)} if right else {}
     for name in dict.fromkeys(each.name for each in shown):
         one = [each for each in shown if each.name == name]
         alone = " (not compared)" if right and name not in compared else ""
@@ -85,16 +85,19 @@ def lines(shown: list[Shown], own: Variables, right: Variables | None) -> list[t
             found.append((f"  {each.label:<{width}}{in_numbers(each.value, each.place, each.off)}", False))
             if each.right is not None:
                 found.append((f"  {'the reference':>{width}}{in_numbers(each.right, each.place)}", True))
+        unset = (where for key, where, tile in labelled(own) if name in theirs.get(key, {}).keys() - tile.values.keys())
+        found += [(f"  {where}: not set here, where the reference sets it", False) for where in unset if not alone]
     if not right:
         return found
-    yours, theirs = ([str(tile.start) for tile in each.tiles if tile.counter] for each in (own, right))
-    if yours != theirs:
-        found.append((f"your tiles begin at {', '.join(yours)}; the reference's at {', '.join(theirs)}", False))
+    yours, its = ([str(tile.start) for tile in each.tiles if tile.counter] for each in (own, right))
+    if yours != its:
+        found.append((f"your tiles begin at {', '.join(yours)}; the reference's at {', '.join(its)}", False))
     if first := next((each for each in shown if each.off.any()), None):
         at = f" at {', '.join(map(str, first.place))}" if first.place else ""
         found.append((f"first difference from the reference: {first.name}{at}, {first.where}", False))
     elif compared:
-        found.append((f"no difference from the reference in {', '.join(sorted(compared))}", False))
+        both = ", in the tiles that both have" if yours != its else ""
+        found.append((f"no difference from the reference in {', '.join(sorted(compared))}{both}", False))
     else:
         found.append(("the reference has nothing to compare these with", False))
     return found

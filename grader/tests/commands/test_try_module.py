@@ -121,8 +121,11 @@ def test_variables_are_shown_tile_by_tile_beside_the_references(tmp_path, monkey
     far = solution("p6").replace("first = tl.maximum(0, q_start", "first = tl.maximum(0, BLOCK_K + q_start")
     said = show(far, "row_max")
     assert "your tiles begin at 64, 96; the reference's at 32, 64, 96" in said
-    assert said.endswith("no difference from the reference in row_max\n")  # in the tiles that both have
+    assert said.endswith("no difference from the reference in row_max, in the tiles that both have\n")
     assert show(far, "first").endswith("first difference from the reference: first, before the loops\n")
+    module.write_text(solution("p6").replace("q_start + BLOCK_Q - window_size", "q_start - window_size + 1"), "utf-8")
+    main([*asked, "age"])
+    assert "\n  tile 1, k_start 96: not set here, where the reference sets it\n" in capsys.readouterr().out
     assert main([*asked, "alhpa"]) == 2
     assert "no variable of the kernel is called alhpa; did you mean alpha? there are " in capsys.readouterr().err
     monkeypatch.setattr(course, "current", lambda: replace(HERE, folder=tmp_path))
