@@ -4,27 +4,9 @@ Counts are of one call, all batches and heads, for the kernels of P3 to P7 with 
 keys. traced.py counts the same while a kernel runs; the report's tests hold the two against each other.
 """
 
-from dataclasses import dataclass
+from report.counting.traced import SIZES, Cost
 
 PHASES = ("S", "E", ">", "D", "r")  # sinks, the window's edge, no mask, the diagonal, the ragged tail
-SIZES = {"float16": 2, "bfloat16": 2, "float32": 4}  # bytes
-
-
-@dataclass(frozen=True)
-class Cost:
-    """tiles: of keys that all programs visit; keys: in them, those past the end left out; programs: tiles of queries.
-
-    dot_flops: two for each multiply and add, of whole tiles. exponentials: of p and alpha, elements. loaded, stored:
-    bytes, as the programs ask for them: caches answer for most.
-    """
-
-    programs: int
-    tiles: int
-    keys: int
-    dot_flops: int
-    exponentials: int
-    loaded: int
-    stored: int
 
 
 def phases(case, q_start, block_q, block_k):

@@ -1,7 +1,7 @@
 """A kernel of the course run on cases of one's own, as `make grade` runs it: in a child process, every load watched."""
 
 import tempfile
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grader.core.sandbox import pool
@@ -9,9 +9,26 @@ from grader.engine.grading import grade
 from grader.engine.request import Request
 from grader.registry import EVERY
 from report import places
-from report.counting.cost import SIZES, Cost
 
 TILES = (64, 32)  # queries and keys of a tile of the solutions without a GPU
+SIZES = {"float16": 2, "bfloat16": 2, "float32": 4}  # bytes
+
+
+@dataclass(frozen=True)
+class Cost:
+    """tiles: of keys that all programs visit; keys: in them, those past the end left out; programs: tiles of queries.
+
+    dot_flops: two for each multiply and add, of whole tiles. exponentials: of p and alpha, elements. loaded, stored:
+    bytes, as the programs ask for them: caches answer for most.
+    """
+
+    programs: int
+    tiles: int
+    keys: int
+    dot_flops: int
+    exponentials: int
+    loaded: int
+    stored: int
 
 
 def run(problem, *cases, source=None):
