@@ -143,8 +143,8 @@ def show_variables(names, variables, kind, problem, case, placed, tiles, program
         with loaded(problem, solution, "cpu") as function, followed(problem, "cpu", program) as right, unseen():
             function(*(each.tensor for each in placed), **prepare(function, kind, case, tiles, "cpu"))
     shown, console = try_variables.compare(names, variables, right, matched), terminal.make_console()
-    of = f"program {program} of {variables.programs}"
-    console.print(f"{of}: values at the end of each tile; row 0 is the program's first", markup=False)
+    which = f"program {program} of {variables.programs}"
+    console.print(f"{which}: values at the end of each tile; row 0 is the program's first", markup=False)
     for line, theirs in try_variables.lines(shown, variables, right):
         console.print(line, style="dim" if theirs else None, markup=False, soft_wrap=True)
 

@@ -96,8 +96,7 @@ def lines(shown: list[Shown], own: Variables, right: Variables | None) -> list[t
         at = f" at {', '.join(map(str, first.place))}" if first.place else ""
         found.append((f"first difference from the reference: {first.name}{at}, {first.where}", False))
     elif compared:
-        both = ", in the tiles that both have" if yours != its else ""
-        found.append((f"no difference from the reference in {', '.join(sorted(compared))}{both}", False))
+        found.append((f"no difference from the reference in {', '.join(sorted(compared))}, where both set them", False))
     else:
         found.append(("the reference has nothing to compare these with", False))
     return found

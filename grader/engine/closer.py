@@ -44,7 +44,7 @@ def measure(kind, problem, submission, case, seed, result):
 
 
 def first_bad(kind, problem, submission, case, seed, tell=None):
-    """[Measured]: the line that makes the first number that is NaN or infinite. tell: FirstBad -> Measured, or None."""
+    """[Measured]: the line that makes the first number that is NaN or infinite. tell(FirstBad) words it, if given."""
     call, files = kind.request(problem, case, kind.inputs(case, seed), submission.device)
     bad = submission.run(FindFirstBad(call), files, kind.beside(case)).reply
     if not isinstance(bad, FirstBad) or bad.line is None:

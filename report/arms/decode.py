@@ -159,7 +159,8 @@ def main(argv):
     if options.device == "cpu":
         in_process.begin()
     rows = [COLUMNS]
-    write_both(options, "decode", rows, {"rounds": options.rounds})  # a folder that takes no file is refused at once
+    if options.out:  # refused before minutes of measuring, where it cannot be made
+        options.out.mkdir(parents=True, exist_ok=True)
     for shape in TINY if options.tiny else SHAPES:
         lines = measure(shape, options.device, options.rounds)
         rows += lines

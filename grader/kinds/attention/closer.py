@@ -7,7 +7,7 @@ from dataclasses import replace
 from grader.engine import contrast
 from grader.engine.cause import Measured
 from grader.engine.closer import first_bad
-from grader.kinds.attention import inputs, seeded_cases, tile_visits, weight_facts, weights
+from grader.kinds.attention import seeded_cases, tile_visits, weight_facts, weights
 from grader.kinds.attention.known_mistakes import ONLINE
 
 SECONDS = 5.0  # for all of a problem's cases
@@ -89,7 +89,7 @@ def order(case):
     """Small cases first, of plain ones with several rows, in which another kv head than the right one can be told."""
     alone = case.shares_heads and case.kv_heads == 1
     size = case.N * case.num_keys * case.B * case.Hq * case.D
-    return case.N == 1, case.name.startswith((seeded_cases.PREFIX, "pairs ")) or case.layout in inputs.FAR, alone, size
+    return case.N == 1, case.name.startswith((seeded_cases.PREFIX, "pairs ")) or not case.fits_gpu, alone, size
 
 
 def measure_case(kind, problem, submission, case, seed):
@@ -97,7 +97,7 @@ def measure_case(kind, problem, submission, case, seed):
     if not case.attends:
         return []
     # Rows so far apart, many times over, would fill the memory.
-    dense = replace(case, layout="contiguous") if case.layout in inputs.FAR else case
+    dense = case if case.fits_gpu else replace(case, layout="contiguous")
     known = weights.measure(kind, submission, dense, seed)
     exact = weight_facts.EXACT if submission.device == "cpu" else weight_facts.TF32
     found = weight_facts.tell(known, exact) if known else []
@@ -113,7 +113,7 @@ def measure_case(kind, problem, submission, case, seed):
 
 
 def tell_bad(bad):
-    """The Measured line after which a number is NaN or infinite for the first time; it is no cause. bad: a FirstBad."""
+    """The Measured line that makes the first number that is NaN or infinite; it is no cause. bad: a FirstBad."""
     said = f"The first number that is {bad.what} is made in line {bad.line}, `{bad.source}`"
     question = "which operands of this line can be infinite, or 0?"
     highest = max(bad.exponents, key=lambda each: each.highest, default=None)

@@ -146,7 +146,7 @@ VALUES = {
 # rows); it must have three or more. No tensor can have two and be nested, so problems take turns.
 FAR = {
     "far rows of q": {"q": 2, "k": 1, "v": 0}, "far rows of k": {"q": 0, "k": 2, "v": 1},
-    "far rows of v": {"q": 1, "k": 0, "v": 2},
+    "far rows of v": {"q": 1, "k": 0, "v": 2}, "far caches": {"k": 1, "v": 0},
 }  # fmt: skip
 
 

@@ -1,7 +1,8 @@
 """What kinds that ask about attention share: what is right, what a wrong output equals, what is drawn.
 
-A kind has these functions as its methods; make_inputs, show_tables and sizes_shown are its `inputs`, `tables` and
-`example_sizes`. Two it says itself: `known_mistakes`, with the arguments of catalogue.every, and `wasted`.
+A kind sets those that it wants as its methods; make_inputs, show_tables and sizes_shown are its `inputs`, `tables` and
+`example_sizes`. It says itself: `known_mistakes`, with the arguments of catalogue.every, `wasted`, `contrasts`, and
+`judge_work` if its problems count work.
 """
 
 import functools
@@ -42,7 +43,7 @@ from grader.result import Facts, Outcome, Verdict, mistake_pattern
 CLEARLY = 8  # times the allowance: how far off a mistake must be for a passing case to refute it
 ABOUT_TILES = (DIAGONAL, PHASES, SINKS, TAILS, WINDOW)  # sections: what they explain, the tiles that were met show
 
-# Of other modules, as methods that do not ask which kind has them.
+# Functions of other modules, which take no kind.
 size, show_tables, sizes_shown = staticmethod(closer.order), staticmethod(tables.measure), staticmethod(example_sizes)
 right_picture, explain_fault = staticmethod(picture.draw_right), staticmethod(addresses.explain)
 

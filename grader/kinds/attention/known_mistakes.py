@@ -90,8 +90,8 @@ class AttentionSpec:
 class KnownMistake:
     """One possible mistake. equals: completes "Your output equals ...". question: leads to the fix. section: to read.
 
-    rounding: True where the mistake is one of rounding, which is reproduced nearly, not exactly. by_nan: True where
-    rows that see nothing may show it; a guess needs numbers. general: named only where nothing more specific fits.
+    rounding: True where the mistake is one of rounding, which is reproduced nearly, not exactly. by_nan: True if NaN or
+    0 in rows that this mistake leaves without keys may show it. general: named only where nothing more specific fits.
     """
 
     equals: str

@@ -1,4 +1,4 @@
-"""Measured weights -> the rule that they follow: a window or sinks of other sizes, hidden scores that are no -inf.
+"""Measured weights -> the rule that they follow: a window or sinks of other sizes, or rows that underflow.
 
 A rule is told only where it gives exactly what was measured.
 """

@@ -65,8 +65,7 @@ def lay_out(case, q, k, v):
     caches = [spoil(case, cache.to(dtype)) for cache in (k, v)]
     if case.page is not None:
         caches = [cut(case, cache) for cache in caches]
-    far = case.layout in attention.FAR
-    found = [attention.place(q.to(dtype), "contiguous" if far else case.layout, "q")]
+    found = [attention.place(q.to(dtype), case.layout if case.fits_gpu else "contiguous", "q")]
     return (*found, *(attention.place(x, case.layout, which) for x, which in zip(caches, "kv", strict=True)))
 
 

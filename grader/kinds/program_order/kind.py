@@ -1,5 +1,6 @@
 """x2's kind: an order of programs as a function, and what the kernel makes of it."""
 
+import itertools
 import random
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
@@ -30,7 +31,7 @@ QUESTIONS = {
 class Orders(Struct):
     """What program_order returned for each size. came: the first that is no list of pairs, where there is one."""
 
-    orders: list[list[tuple[int, int]] | None] = []
+    orders: list[list[tuple[int, int]] | None]
     came: Annotated[str, Meta(max_length=80)] = ""
 
 
@@ -38,7 +39,7 @@ class Orders(Struct):
 class Ordered(Answer):
     """The Answer to a case that asks program_order, too."""
 
-    found: Orders = field(default_factory=Orders)
+    found: Orders = field(default_factory=lambda: Orders([]))
 
 
 class ProgramOrder(Kind):
@@ -96,10 +97,10 @@ class OrderFunction(Kind):
         return Ordered(told.reply, found=found)
 
     def judge(self, problem, case, placed, answer, device):
-        for size, order in zip(placed, answer.found.orders, strict=False):
+        for size, order in itertools.zip_longest(placed, answer.found.orders[: len(placed)]):
             call = "program_order(num_tiles={}, num_heads={}, num_dies={}, heads_per_kv={})".format(*size)
             if order is None:
-                said = f"{call} must be a list of (head, tile); it is {answer.found.came}."
+                said = f"{call} must be a list of (head, tile); it is {answer.found.came or 'missing'}."
                 return Verdict(Outcome.WRONG, said)
             if wrong := check_order(order, *size):
                 known = [(words, ask) for words, ask in QUESTIONS.items() if words in wrong]
@@ -145,7 +146,7 @@ def misplaced(case, visits, orders):
     if not visits:
         return "No program was seen to load a tile of queries: does it load them with tl.load or a descriptor?"
     sizes, rows, first = seen_sizes(case, visits), rows_of_a_tile(visits), min(visit.program for visit in visits)
-    call, (places,) = "program_order({}, {}, {}, {})".format(*sizes), orders
+    call, places = "program_order({}, {}, {}, {})".format(*sizes), orders[0] if len(orders) == 1 else None
     if places is None or len(places) != sizes[0] * sizes[1]:
         return f"{call} gives no list of {sizes[0] * sizes[1]} pairs (head, tile)."
     tiles_of = defaultdict(set)

@@ -12,7 +12,11 @@ import numpy as np
 import pytest
 
 from grader.course import gaps
+from grader.kinds.attention.tile_visits import Visit
+from grader.kinds.program_order import kind
 from grader.kinds.program_order.check_order import check_order
+from grader.registry import EVERY
+from grader.result import Outcome
 from grader.tests.support import SOLUTIONS
 
 MODULE = SOLUTIONS / "x2_program_order.py"
@@ -259,3 +263,11 @@ def test_the_kernel_gives_the_bits_of_the_plain_order():
 
 def test_the_lab_has_three_gaps():
     assert [gap.number for gap in gaps.find_gaps(MODULE.read_text("utf-8").splitlines(), MODULE.name)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("orders", [[], [None], [[], [], []]])
+def test_an_answer_of_too_few_or_too_many_orders_is_wrong(orders):
+    told, sizes = kind.Ordered(None, found=kind.Orders(orders)), [(2, 1, 2, 1), (1, 1, 2, 1)]
+    assert kind.FUNCTION.judge(EVERY["x2"], None, sizes, told, "cpu").outcome is Outcome.WRONG
+    case = next(case for case in EVERY["x2"].cases if case.attends)
+    assert "gives no list" in kind.misplaced(case, [Visit("k", 0, (0, 63), 0, 0, [], 0)], orders)

@@ -15,7 +15,6 @@ CAUSAL = Case("causal", B=2, Hq=4, Hkv=2, N=70, D=16, causal=True)
 WINDOW = Case("window", Hq=2, N=70, D=16, causal=True, window=9)
 SINKS = Case("sinks", Hq=2, N=70, D=16, causal=True, window=9, sinks=3)
 FULL = Case("full", B=2, Hq=2, N=40, Nk=70, D=16)
-SQUARE = Case("square", Hq=2, N=24, D=16)
 
 
 def by_group(head, group):
