@@ -77,8 +77,9 @@ def skeleton(source, name):
 
 def jit_lines(source):
     """The numbers of the lines that lie inside a @triton.jit function."""
-    inside = set()
-    for node in ast.walk(ast.parse(source)):
+    inside, nodes = set(), ast.parse(source).body
+    for node in nodes:
+        nodes += getattr(node, "body", [])  # statements alone: expressions are most of a tree
         if isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(d) for d in node.decorator_list):
             inside.update(range(node.lineno, node.end_lineno + 1))
     return inside
@@ -86,10 +87,7 @@ def jit_lines(source):
 
 @functools.lru_cache(32)  # all cases of a problem ask
 def filled_but_failing(module, text):
-    """[(number, line)] of the gaps of a student's file that have new code beside their failing line, in its order.
-
-    Nothing where there is no solution to tell what is new.
-    """
+    """[(number, line)] of a student's gaps with new code beside their failing line, in order; [] without a solution."""
     solution = course.current().solutions / module
     if not solution.is_file():
         return []
