@@ -1,10 +1,12 @@
 """A builder's wrong rule is told where it gives all of its kinds and no other rule does."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
-from grader.kinds.block_sparse import tile_lists, wrong_rules
+from grader.kinds.block_sparse import check_lists, tile_lists, wrong_rules
 from grader.kinds.block_sparse.cases import LISTS
 
 
@@ -30,3 +32,9 @@ def test_each_rule_is_told_in_some_case():
                 assert found is rule
                 told.add(rule.words)
     assert told == {rule.words for rule in wrong_rules.RULES}
+
+
+def test_an_answer_without_a_field_is_wrong():
+    lists = (getattr(tile_lists.cut(LISTS[0]), name) for name in tile_lists.NAMES)
+    outputs = [SimpleNamespace(plain=True, dtype="int32", shape=each.shape) for each in lists]
+    assert " of the Tiles is None; it must be " in check_lists.wrong_fields(LISTS[0], outputs, {}).sentence
